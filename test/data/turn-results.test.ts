@@ -28,6 +28,75 @@ it.each([
   ['', 1],
 ] as const)('%j is %d', (content, says) => expect(resultSays(content)).toBe(says));
 
+// What runners, compilers, shells and agents' programs print (unittest, Node, mocha, Go, cargo, Maven, ctest, RSpec, PHPUnit, gcc, tsc,
+// make, pip; mini-swe-agent, Codex, MCP, the agents of OpenAI, LangChain, smolagents and Claude).
+it.each([
+  ['<returncode>1</returncode>\n<output>\nx\n</output>', 0],
+  ['<returncode>0</returncode>\n<output>\n3 failed, exit code 1\n</output>', 1],
+  ['the log has exit code 0\n[exit code 2]', 0],
+  ['{"output": "x", "metadata": {"exit_code": 1, "duration_seconds": 0.1}}', 0],
+  ['{"output": "1 failed", "metadata": {"exit_code": 0}}', 1],
+  ['{"exit_code": "1", "stdout": ""}', 0],
+  ['{"status": "error", "message": "no such user"}', 0],
+  ['{"status": "delivered"}', 1],
+  ['{"ok": false}', 0],
+  ['{"success": "false"}', 0],
+  ['{"errors": ["x"]}', 0],
+  ['{"error": 0, "errors": []}', 1],
+  ['{"error": "None"}', 1],
+  ['[{"type": "text", "text": "Error: x"}]', 0],
+  ['Ran 3 tests in 0.000s\n\nFAILED (failures=1, errors=1)', 0],
+  ['Ran 3 tests in 0.000s\n\nOK', 1],
+  ['# tests 2\n# pass 1\n# fail 1\n# cancelled 0', 0],
+  ['# tests 2\n# pass 2\n# fail 0\n# cancelled 0', 1],
+  ['  5 passing (12ms)\n  2 failing\n', 0],
+  ['  5 passing (12ms)\n', 1],
+  ['--- FAIL: TestX (0.00s)\nFAIL\nFAIL\texample.com/x\t0.1s\nFAIL', 0],
+  ['ok  \texample.com/x\t0.1s', 1],
+  ['not ok 3 - adds', 0],
+  ['not ok 3 - adds # TODO later', 1],
+  ['test result: ok. 12 passed; 0 failed\n\ntest result: FAILED. 3 passed; 2 failed', 0],
+  ['[ERROR] Tests run: 5, Failures: 2, Errors: 0, Skipped: 0', 0],
+  ['Tests run: 5, Failures: 0, Errors: 0, Skipped: 0', 1],
+  ['50% tests passed, 2 tests failed out of 4', 0],
+  ['100% tests passed, 0 tests failed out of 4', 1],
+  ['3 examples, 1 failure', 0],
+  ['3 examples, 0 failures', 1],
+  ['FAILURES!\nTests: 3, Assertions: 3, Failures: 1.', 0],
+  ['3 passed, 1 xfailed in 0.1s', 1],
+  ['a.c: In function main:\na.c:1:19: error: x undeclared', 0],
+  ["a.ts(1,7): error TS2322: Type 'string' is not assignable to type 'number'.", 0],
+  ['false\nmake: *** [Makefile:2: all] Error 1', 0],
+  ['bash: line 1: nosuch: command not found', 0],
+  ['a.txt\ncat: b.txt: No such file or directory', 0],
+  ['1\nTraceback (most recent call last):\n  File "a.py"\nModuleNotFoundError: No module named x', 0],
+  ['Traceback (most recent call last):\n  File "a.py"\nKeyError: 1\nhandled, 3 passed', 1],
+  ['ERROR: Could not find a version that satisfies the requirement x', 0],
+  ['An error occurred while running the tool. Please try again. Error: x', 0],
+  ['MCP error -32602: Tool x not found', 0],
+  ['Error executing tool get_user: no such user', 0],
+  ['Error in code parsing:\nx', 0],
+  ['<tool_use_error>String not found</tool_use_error>', 0],
+  ['Command timed out after 30 s', 0],
+  ['exited with signal 9', 0],
+  ['Error rates fell in 2020: 5 %', 1],
+] as const)('%j is %d', (content, says) => expect(resultSays(content)).toBe(says));
+
+it('a result that comes late, or in another order, belongs to the turn whose call it names', () => {
+  const turn = (...ids: string[]) => ({
+    text: '',
+    message: { tool_calls: ids.map((id) => ({ id, function: { name: 'f', arguments: {} } })) },
+  });
+  const result = (id: string, content: string) => ({ role: 'tool', tool_call_id: id, content });
+  const turns = [
+    { ...turn('a', 'b'), results: [result('b', 'fine')] },
+    { ...turn('c'), results: [result('a', 'exit code 1'), result('c', 'fine')] },
+    // An id that is used again is of the latest turn.
+    { ...turn('a'), results: [result('a', 'fine')] },
+  ];
+  expect(labelsByResults(turns, undefined)).toEqual([0, 1, 1]);
+});
+
 it('a turn is right if all its results are, and the last one by the answer; others have no label', () => {
   const call = { tool_calls: [{ function: { name: 'f', arguments: {} } }] };
   const result = (content: string) => ({ role: 'tool', content });
