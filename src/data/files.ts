@@ -1,6 +1,6 @@
 import { createReadStream, existsSync } from 'node:fs';
 import { open, readdir, stat } from 'node:fs/promises';
-import { basename, dirname, extname, join } from 'node:path';
+import { basename, dirname, extname, join, relative } from 'node:path';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream';
 import { createGunzip } from 'node:zlib';
@@ -10,6 +10,7 @@ import { plural } from '../native/shown.js';
 import { csvRows } from './csv-rows.js';
 import { jsonRows, type RawRow } from './json-rows.js';
 import { parquetRows } from './parquet-rows.js';
+import { partOfName } from './split-words.js';
 import { textRows } from './text-rows.js';
 
 const EXTENSIONS = [
@@ -65,6 +66,8 @@ export async function dataFiles(path: string): Promise<readonly string[]> {
       file: path,
     });
   }
+  refuseTwice(files, path);
+  refuseParts(files, path);
   return files;
 }
 
@@ -99,6 +102,37 @@ function refuseUnread(read: readonly string[], [first, ...more]: readonly string
   );
 }
 
+/** Refuses a directory whose files are of several parts by their names: training would read what tests it. */
+function refuseParts(files: readonly string[], path: string): void {
+  const of = new Map(files.map((file) => [partOfName(relative(path, file)), file]));
+  of.delete(undefined);
+  if (of.size < 2) return;
+  const shown = [...of].map(([part, file]) => `${relative(path, file)} (${part})`);
+  throw badFile(
+    `holds files of several parts: ${shown.join(', ')}; name the files or the folder of one, such as ${[...of.values()][0]}`,
+    { file: path },
+  );
+}
+
+/** Refuses one name in two forms, such as `train.jsonl` beside `train.parquet`, whose rows would count twice. */
+function refuseTwice(files: readonly string[], path: string): void {
+  const stemOf = (file: string) => {
+    const extension = EXTENSIONS.filter((end) => file.endsWith(end)).sort((a, b) => b.length - a.length)[0];
+    return extension === undefined ? file : file.slice(0, -extension.length);
+  };
+  const seen = new Map<string, string>();
+  for (const file of files) {
+    const other = seen.get(stemOf(file));
+    if (other !== undefined)
+      throw badFile(
+        `holds ${basename(other)} and ${basename(file)}, and rows that are in both would count twice; remove one, or name the files to read, ` +
+          `such as ${join(dirname(file), `*${extname(file)}`)}`,
+        { file: path },
+      );
+    seen.set(stemOf(file), file);
+  }
+}
+
 /** Matches file names against a pattern in which `*` stands for any text. */
 export function namePattern(pattern: string): { readonly test: (name: string) => boolean } {
   const source = pattern.split('*').map((part) => part.replace(/[.+?^${}()|[\]\\]/g, '\\$&'));
@@ -117,6 +151,7 @@ async function matchingFiles(path: string): Promise<readonly string[]> {
     names.filter((name) => test(name) && isUnread(name)),
     path,
   );
+  refuseTwice(files, path);
   if (files.length > 0) return files.map((name) => join(dirname(path), name));
   throw badFile(`no data file fits this pattern; expected ${EXPECTED}`, {
     file: path,

@@ -2,14 +2,8 @@
 import { posix } from 'node:path';
 import { isDataFile, namePattern } from '../data/files.js';
 import type { Part } from '../data/split.js';
+import { holdsWord, SPLIT_WORDS } from '../data/split-words.js';
 import { notOnHub } from './error.js';
-
-/** Names of the files and folders of a split, by the conventions of the `datasets` library. */
-const SPLIT_WORDS: Readonly<Record<Part, readonly string[]>> = {
-  train: ['train', 'training'],
-  validation: ['validation', 'valid', 'val', 'dev'],
-  test: ['test', 'testing', 'eval', 'evaluation'],
-};
 
 /** Files about the data, not of it. */
 const METADATA = /(^|\/)(\.[^/]*|dataset_infos?\.json|dataset_dict\.json|state\.json|config\.json)$/;
@@ -73,11 +67,6 @@ export function pathOf(
     `the ${what} has several kinds of files (${shown(chosen)}); name a file, split or folder behind a colon, ` +
       `as in ${what.split(' ').at(-1)}:${first}`,
   );
-}
-
-function holdsWord(path: string, word: string): boolean {
-  const escaped = word.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
-  return new RegExp(`(^|[^a-z0-9])${escaped}($|[^a-z0-9])`, 'i').test(path);
 }
 
 /** Length of the common prefix of all names. */

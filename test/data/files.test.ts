@@ -1,6 +1,6 @@
 // The data files behind a path.
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { dataFiles } from '../../src/data/files.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
@@ -18,4 +18,47 @@ describe('the files of a folder', () => {
       expect(await dataFiles(join(folder, '*.jsonl'))).toEqual([join(folder, 'part-0.jsonl')]);
     },
   );
+
+  it.each([
+    ['train.jsonl', 'train.parquet'],
+    ['train.jsonl', 'train.jsonl.gz'],
+    ['train.csv', 'train.json'],
+  ])('are not read twice: %s beside %s', async (one, other) => {
+    const folder = temporaryDirectory();
+    for (const each of ['more.jsonl', one, other]) writeFileSync(join(folder, each), '');
+    const sentence = /^.*holds train\.\S+ and train\.\S+, and rows that are in both would count twice;/;
+    await expect(dataFiles(folder)).rejects.toThrow(sentence);
+    await expect(dataFiles(join(folder, 'train*'))).rejects.toThrow(sentence);
+    expect(await dataFiles(join(folder, 'more*'))).toEqual([join(folder, 'more.jsonl')]);
+    expect(await dataFiles(join(folder, one))).toEqual([join(folder, one)]);
+  });
+
+  it.each([
+    ['train.jsonl', 'test.jsonl'],
+    ['gsm8k-train-00000-of-00001.parquet', 'gsm8k-validation-00000-of-00001.parquet'],
+    ['train/algebra.json', 'test/algebra.json'],
+  ])('are not read together: %s and %s', async (one, other) => {
+    const folder = temporaryDirectory();
+    for (const each of [one, other]) {
+      mkdirSync(dirname(join(folder, each)), { recursive: true });
+      writeFileSync(join(folder, each), '');
+    }
+    await expect(dataFiles(folder)).rejects.toThrow(/holds files of several parts: .* \(train\)/);
+    expect(await dataFiles(join(folder, one))).toEqual([join(folder, one)]);
+  });
+
+  it('are read together where they are of one part, or of none by their names', async () => {
+    for (const names of [
+      ['train-0.jsonl', 'training-1.jsonl', 'more.jsonl'],
+      ['a.jsonl', 'b.jsonl'],
+      ['eval/train-a.jsonl', 'train-b.jsonl'],
+    ]) {
+      const folder = temporaryDirectory();
+      for (const each of names) {
+        mkdirSync(dirname(join(folder, each)), { recursive: true });
+        writeFileSync(join(folder, each), '');
+      }
+      expect(await dataFiles(folder)).toHaveLength(names.length);
+    }
+  });
 });

@@ -110,7 +110,7 @@ describe('loadRecords', () => {
     const directory = temporaryDirectory();
     mkdirSync(join(directory, 'blobs'));
     mkdirSync(join(directory, 'a+b'));
-    for (const name of ['train-00000-of-00002', 'train-00001-of-00002', 'test', 'trainxjsonl']) {
+    for (const name of ['train-00000-of-00002', 'train-00001-of-00002', 'other', 'trainxjsonl']) {
       writeFileSync(join(directory, 'blobs', name), line);
       symlinkSync(`../blobs/${name}`, join(directory, 'a+b', `${name}.jsonl`));
     }
