@@ -66,7 +66,10 @@ export function extractAnswer(
   const whole = spoken.slice(body);
   if (letter === undefined && isBare(whole)) return found(withoutDerivation(whole.trim()), 'whole');
   const value = lastValue(spoken);
-  const last = letter ?? (value && ownValue(value, spoken, DENIES)) ?? lastChoice(spoken);
+  const isDeclined =
+    value !== undefined && DECLINES.test(spoken.slice(Math.max(0, value.at - 200), value.at));
+  const last =
+    letter ?? (value && !isDeclined ? ownValue(value, spoken, DENIES) : undefined) ?? lastChoice(spoken);
   return last && found(last.answer, last.method);
 }
 
@@ -115,8 +118,11 @@ interface Phrase extends Found {
 function lastPhrase(text: string): Phrase | undefined {
   for (const match of [...text.matchAll(PHRASE)].reverse()) {
     const end = match.index + match[0].length;
-    const said = sentence(text.slice(end, end + MAX_SENTENCE).replace(FILLER, ''));
-    if (said !== '') return { at: match.index, text: said, isFinal: /final|最/i.test(match[0]) };
+    const rest = text.slice(end, end + MAX_SENTENCE).replace(FILLER, '');
+    const said = sentence(rest);
+    // Whoever asks `The answer is 5?` and goes on says the answer afterwards.
+    const isAsked = /^\s*[?？]\s*\S/.test(rest.slice(rest.indexOf(said) + said.length));
+    if (said !== '' && !isAsked) return { at: match.index, text: said, isFinal: /final|最/i.test(match[0]) };
   }
   return undefined;
 }
@@ -175,7 +181,7 @@ const NOTHING =
 /** Words before a value that make it another one, or a bound: `not 5`, `less than 5`, `half of 5`, `the sum of 3 and 5`. */
 const CHANGES = new RegExp(
   String.raw`(?:\b(?:${[
-    "not|isn['’]t|except|above|below|under|over|twice|double|triple|half|divisible by",
+    "not|isn['’]t|(?:cannot|can['’]t|could not|couldn['’]t|can not) (?:be|equal)|except|above|below|under|over|twice|double|triple|half|divisible by",
     '(?:less|more|greater|fewer|larger|smaller|higher|lower) than|as (?:many|much) as',
     String.raw`one of [^:=]*[,\s]`,
     String.raw`between(?: [^,;:=]*\band)?|from [^,;:=]*\bto`,
@@ -185,7 +191,11 @@ const CHANGES = new RegExp(
   'iu',
 );
 /** A denial before a last number that nothing announces; without one it counts, as in Math-Verify. */
-const DENIES = /(?:\b(?:not|isn['’]t)|不是|并非)\s*$/iu;
+const DENIES =
+  /(?:\b(?:not|isn['’]t|(?:cannot|can['’]t|could not|couldn['’]t|can not) (?:be|equal))|不是|并非)\s*$/iu;
+/** Words that say, up to a value in the same sentence, that no answer is found. */
+const DECLINES =
+  /\b(?:cannot|can['’]t|can not|could not|couldn['’]t|unable to|not able to|impossible to|not possible to) (?:be )?(?:determined?|solved?|answer(?:ed)?|known)\b(?![^.!?]*\b(?:but|however|so|thus|hence|therefore|yet)\b)[^.!?;:=\n]*$/i;
 const MINUS = /(?:^|[^\d\s])\s*\b(?:minus|negative)\s*$/i;
 
 /**
