@@ -143,7 +143,7 @@ async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeA
     const { merged, replaced, largestDifference, largestLogit } = report;
     const whole = replaced > 0 ? ` and ${replaced} whole weights` : '';
     console.log(
-      `${asGguf ? '' : `wrote ${to}: `}${merged} adapted weights merged${whole}${asGguf ? '' : `, stored as ${report.dtype.toUpperCase()}`}`,
+      `${asGguf ? '' : `wrote ${to}: `}${merged} adapted weights merged${whole}${asGguf ? '' : `, stored ${report.dtype === 'mixed' ? 'each as in the base' : `as ${report.dtype.toUpperCase()}`}`}`,
     );
     const judge = readCard(adapter)?.judge;
     if (judge && asGguf)

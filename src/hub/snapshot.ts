@@ -66,7 +66,7 @@ export async function fetchSnapshot(
   });
   const isWhole = ({ commit, paths }: Snapshot) => paths.every((path) => cache.has(commit, path));
 
-  // Of a model the needed files are known by their names; of a data set all are read.
+  // The files that a model needs have known names; a data set is read whole.
   const mayLack = kind === 'dataset' && known?.areListed === false;
   const isPinned = isCommit(id.revision) && !mayLack;
   if (known !== undefined && (settings.offline || isPinned)) {

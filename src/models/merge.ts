@@ -12,7 +12,7 @@ import { type AdapterReader, isAdapter, openAdapter, readAdapterHead } from '../
 import { readStoredF32 } from '../weights/checkpoint.js';
 import { writeCheckpoint } from '../weights/checkpoint-writer.js';
 import { finiteFromF32 } from '../weights/convert.js';
-import { type FloatDtype, type FloatName, floatDtype } from '../weights/dtype.js';
+import { type FloatDtype, type FloatName, floatDtype, isFloatDtype } from '../weights/dtype.js';
 import type { LoraModule } from '../weights/lora-plan.js';
 import { loadAdapter, withHead } from './adapter.js';
 import { checkSequences, raggedBatch } from './batch.js';
@@ -26,7 +26,7 @@ import { saveReplyEnd } from './save-reply-end.js';
 import { namedModel, savedModel } from './saved.js';
 
 export interface MergeOptions {
-  /** Dtype of the output. Default: that of the base's weights. */
+  /** Dtype of the output. Default: of each weight as in the base; of weights in fewer bits as of its embedding. */
   readonly dtype?: FloatName | undefined;
   /** Token sequences on which the merged model is compared with the base under its adapter. Default none. */
   readonly check?: readonly ArrayLike<number>[] | undefined;
@@ -47,7 +47,8 @@ const MERGE_OPTIONS: Record<keyof MergeOptions, true> = {
 };
 
 export interface MergeReport {
-  readonly dtype: FloatName;
+  /** The dtype of the output; `mixed` where its weights have several, as in the base. */
+  readonly dtype: FloatName | 'mixed';
   /** Weights to which a product of low rank was added. */
   readonly merged: number;
   /** Weights that the adapter keeps whole (`modules_to_save`). */
@@ -106,20 +107,24 @@ export async function mergeAdapter(
   using weights = ending(openDecoderWeights(base, config));
   using reader = openAdapter(adapter, modelModules(target));
   const [first] = modelWeights(config);
-  const dtype = given ?? (weights.tensors.get(first?.name as string)?.dtype as FloatDtype);
+  const usual = weights.tensors.get(first?.name as string)?.dtype as FloatDtype;
+  const dtypeOf = (name: string): FloatDtype => {
+    const own = weights.tensors.get(name)?.dtype;
+    return given ?? (own !== undefined && isFloatDtype(own) ? own : usual);
+  };
   const pairs = new Map(reader.plan.modules.map((pair) => [`${pair.module}.weight`, pair]));
   const saved = new Map(reader.plan.saved.map(({ weight, name }) => [weight, name]));
   const sources = modelWeights(target).map(({ name, shape }) => ({
     name,
     shape,
-    dtype,
+    dtype: dtypeOf(name),
     data: async () => {
       signal?.throwIfAborted();
       const whole = saved.get(name);
       const stored = whole ? readStoredF32(reader.file, whole) : readStoredF32(weights, name);
       const pair = whole ? undefined : pairs.get(name);
       const values = pair ? await merged(device, stored, pair, reader) : stored;
-      return finiteFromF32(values, dtype, { name, width: shape.at(-1) ?? 1 });
+      return finiteFromF32(values, dtypeOf(name), { name, width: shape.at(-1) ?? 1 });
     },
   }));
   await wholeOrNone(output, async () => {
@@ -134,8 +139,9 @@ export async function mergeAdapter(
     await copyFiles([CARD], adapter, output);
   });
   const difference = check && (await logitDifference(device, { base, adapter, output }, check, signal));
+  const [dtype = usual, ...others] = new Set(sources.map((source) => source.dtype));
   return {
-    dtype: dtype.toLowerCase() as FloatName,
+    dtype: others.length > 0 ? 'mixed' : (dtype.toLowerCase() as FloatName),
     merged: pairs.size,
     replaced: saved.size,
     largestDifference: difference?.largestDifference,

@@ -24,7 +24,7 @@ const DTYPE_NAMES: Readonly<Record<FloatDtype, string>> = {
 export type WeightSource = TensorSource & { readonly dtype: FloatDtype };
 
 export interface CheckpointWriteOptions {
-  /** Becomes `config.json`; its `dtype` is set to that of the weights. */
+  /** Becomes `config.json`; its `dtype` is set to that of most values. */
   readonly config: JsonObject;
   /** A shard is closed before it would exceed this; one larger weight makes a shard of its own. */
   readonly maxShardBytes?: number;
@@ -34,14 +34,14 @@ export interface CheckpointWriteOptions {
  * Writes the weights one at a time, in the given order, then `config.json` last, so that a directory with a readable configuration is
  * complete. The directory is made when absent and must not hold weights yet. After a failure the files of this call are removed.
  *
- * @throws WeightsError for weights already there, weights of several dtypes, or a failed write
+ * @throws WeightsError for weights already there, none to write, or a failed write
  */
 export async function writeCheckpoint(
   directory: string,
   weights: readonly WeightSource[],
   { config, maxShardBytes = DEFAULT_SHARD_BYTES }: CheckpointWriteOptions,
 ): Promise<void> {
-  const dtype = onlyDtype(directory, weights);
+  const dtype = usualDtype(directory, weights);
   await makeDirectory(directory);
   const shards = splitShards(weights, maxShardBytes);
   const written: string[] = [];
@@ -68,16 +68,13 @@ export async function writeJson(path: string, value: JsonObject): Promise<void> 
   await writeFileAtomically(path, [Buffer.from(`${JSON.stringify(sorted, undefined, 2)}\n`)]);
 }
 
-function onlyDtype(directory: string, weights: readonly WeightSource[]): FloatDtype {
-  const [first, ...rest] = weights;
-  if (first === undefined) throw new WeightsError(`cannot write ${directory}: there are no weights`);
-  const other = rest.find(({ dtype }) => dtype !== first.dtype);
-  if (other !== undefined) {
-    throw new WeightsError(
-      `cannot write ${directory}: expected one dtype, found ${first.dtype} for '${first.name}' and ${other.dtype} for '${other.name}'`,
-    );
-  }
-  return first.dtype;
+function usualDtype(directory: string, weights: readonly WeightSource[]): FloatDtype {
+  const values = new Map<FloatDtype, number>();
+  for (const { dtype, shape } of weights)
+    values.set(dtype, (values.get(dtype) ?? 0) + shape.reduce((product, size) => product * size, 1));
+  const [usual] = [...values].sort(([, a], [, b]) => b - a);
+  if (usual === undefined) throw new WeightsError(`cannot write ${directory}: there are no weights`);
+  return usual[0];
 }
 
 async function makeDirectory(directory: string): Promise<void> {

@@ -11,8 +11,8 @@ import { goldenDirectory } from './golden.js';
 export interface Change {
   /** Replaces the parsed config.json. */
   readonly config?: (config: Record<string, unknown>) => Record<string, unknown>;
-  /** Dtype of every stored weight. */
-  readonly dtype?: FloatDtype;
+  /** Dtype of every stored weight, or of each by its name. */
+  readonly dtype?: FloatDtype | ((name: string) => FloatDtype);
   readonly remove?: readonly string[];
   readonly add?: Readonly<
     Record<string, { readonly shape: readonly number[]; readonly values: readonly number[] }>
@@ -22,6 +22,7 @@ export interface Change {
 /** A copy of a golden model, without its adapter, that is removed after the running test. */
 export async function changedModel(name: string, change: Change = {}): Promise<string> {
   const { config = (same) => same, dtype = 'F32', remove = [], add = {} } = change;
+  const dtypeOf = typeof dtype === 'function' ? dtype : () => dtype;
   const source = goldenDirectory(name);
   const directory = join(temporaryDirectory(), name);
   mkdirSync(directory, { recursive: true });
@@ -41,8 +42,8 @@ export async function changedModel(name: string, change: Change = {}): Promise<s
     [...kept, ...added].map(({ name: tensor, shape, values }) => ({
       name: tensor,
       shape,
-      dtype,
-      data: () => fromF32(values, dtype),
+      dtype: dtypeOf(tensor),
+      data: () => fromF32(values, dtypeOf(tensor)),
     })),
   );
   file.close();

@@ -135,6 +135,22 @@ test('keeps the dtype of the base, copies the tokenizer, and splits into shards'
   model.dispose();
 });
 
+test('keeps the dtype of each weight where the base has several', async () => {
+  const isNorm = (name: string) => name.includes('norm');
+  const base = await changedModel('llama3', { dtype: (name) => (isNorm(name) ? 'F32' : 'BF16') });
+  const output = join(temporaryDirectory(), 'merged');
+  const report = await mergeAdapter(device, base, adapterOf('llama3'), output);
+  expect(report.dtype).toBe('mixed');
+  const file = openSafetensors(join(output, 'model.safetensors'));
+  for (const [name, { dtype }] of file.tensors)
+    expect([name, dtype]).toEqual([name, isNorm(name) ? 'F32' : 'BF16']);
+  file.close();
+  const norm = 'model.layers.1.input_layernorm.weight';
+  expect(weightOf(output, norm)).toEqual(weightOf(base, norm));
+  const all = join(temporaryDirectory(), 'all');
+  expect((await mergeAdapter(device, base, adapterOf('llama3'), all, { dtype: 'bf16' })).dtype).toBe('bf16');
+});
+
 test('frees all device memory', async () => {
   await device.synchronize();
   const before = device.stats().liveBytes;

@@ -126,12 +126,17 @@ describe('writeCheckpoint', () => {
     expect(readdirSync(directory)).toEqual([]);
   });
 
-  it('refuses weights of several dtypes, and an empty list', async () => {
+  it('names the dtype of most values in the configuration, and refuses an empty list', async () => {
     const directory = join(temporaryDirectory(), 'model');
-    const half: WeightSource = { ...weight('h', []), dtype: 'BF16' };
-    await expect(writeCheckpoint(directory, [weights[0]!, half], { config: {} })).rejects.toThrow(
-      /expected one dtype, found F32 for 'b' and BF16 for 'h'/,
-    );
+    const several = join(temporaryDirectory(), 'several');
+    const half: WeightSource = {
+      name: 'h',
+      shape: [99],
+      dtype: 'BF16',
+      data: () => Buffer.from(new Uint16Array(99).buffer),
+    };
+    await writeCheckpoint(several, [...weights, half], { config: {} });
+    expect(JSON.parse(readFileSync(join(several, 'config.json'), 'utf8'))).toEqual({ dtype: 'bfloat16' });
     await expect(writeCheckpoint(directory, [], { config: {} })).rejects.toThrow(/there are no weights/);
     expect(existsSync(directory)).toBe(false);
   });
