@@ -14,13 +14,13 @@ export function choiceOf(plainForm: string): Choice | undefined {
     .replace(/\\(?:mathbf|boldsymbol)\{([^{}]*)\}/g, '$1')
     .replace(/[{}]/g, '')
     .trim();
-  const bare = /^([A-J])$/.exec(text);
+  const bare = /^([A-Z])$/.exec(text);
   if (bare !== null) return { letter: bare[1]!, rest: '', marked: false };
-  const small = /^\(([a-j])\)$/.exec(text);
+  const small = /^\(([a-z])\)$/.exec(text);
   if (small !== null) return { letter: small[1]!.toUpperCase(), rest: '', marked: true };
-  const bracketed = /^\(([A-J])\)\s*(.*)$/s.exec(text) ?? /^([A-J])(?:\)|\.(?=\s))\s*(.*)$/s.exec(text);
+  const bracketed = /^\(([A-Z])\)\s*(.*)$/s.exec(text) ?? /^([A-Z])(?:\)|\.(?=\s))\s*(.*)$/s.exec(text);
   // `(A) and (B)` is not A.
-  if (bracketed !== null && /^(?:(?:and|or|,|;|&|\/)\s*\(?[A-J]\b|\([A-J]\))/.test(bracketed[2]!.trim()))
+  if (bracketed !== null && /^(?:(?:and|or|,|;|&|\/)\s*\(?[A-Z]\b|\([A-Z]\))/.test(bracketed[2]!.trim()))
     return undefined;
   if (bracketed !== null) return { letter: bracketed[1]!, rest: bracketed[2]!.trim(), marked: true };
   const named = /^([A-J]) ((?:\p{Lu}\p{Ll}+ ?)+)$/u.exec(text);
@@ -31,8 +31,9 @@ export function choiceOf(plainForm: string): Choice | undefined {
 export function letterOf(text: string): string | undefined {
   const bare = text
     .replace(/\\(?:text|textbf|mathrm|mathbf|boldsymbol)\{([^{}]*)\}/g, '$1')
+    .replace(/\\[ ,;:!]|~/g, ' ')
     .replace(/[*_`$]/g, '');
-  return /^\s*\(?([A-J])\)?(?:\s*[.:]?\s*$|[).:]\s+(?!(?:and|or)\b|[&/,;(]))/i.exec(bare)?.[1]?.toUpperCase();
+  return /^\s*\(?([A-Z])\)?(?:\s*[.:]?\s*$|[).:]\s+(?!(?:and|or)\b|[&/,;(]))/i.exec(bare)?.[1]?.toUpperCase();
 }
 
 /** Whether both are the same choice; undefined if the letters do not decide. */

@@ -161,8 +161,8 @@ function sentence(rest: string): string {
 
 /** The answer within a sentence that announces one: all of it, the choice it begins with, or its last value. */
 function answerIn(said: string, expect: 'any' | 'choice'): { readonly answer: string } | undefined {
-  const choice = /^\**\(?([A-J])\)?\**(?:[.):,]|\s|$)/.exec(said);
-  const isOne = !/^\W*[A-J]\)?\**\s*(?:,|\/|&|or\b|and\b)\s*\(?[A-J]\b/.test(said);
+  const choice = /^\**\(?([A-Z])\)?\**(?:[.):,]|\s|$)/.exec(said);
+  const isOne = !/^\W*[A-Z]\)?\**\s*(?:,|\/|&|or\b|and\b)\s*\(?[A-Z]\b/.test(said);
   if (choice !== null && isOne && (expect === 'choice' || choiceOf(plainForm(normalise(said))) !== undefined))
     return { answer: expect === 'choice' ? choice[1]! : said };
   const plain = withoutDerivation(said);
@@ -281,14 +281,19 @@ function isProse(content: string): boolean {
   );
 }
 
+/** A letter in brackets or after `option`; alone it is one of the first ten, since later ones are names of values. */
+const CHOICE =
+  /(?<![\p{L}\d'’])(?:\(([A-Z])\)|(?<=\b(?:option|choice)(?: is)? )([A-Z])|\(?([A-J])\)?)(?![\p{L}\d'’])/gu;
+
 function lastChoice(text: string): Value | undefined {
   let last: Value | undefined;
-  for (const match of text.matchAll(/(?<![\p{L}\d'’])\(?([A-J])\)?(?![\p{L}\d'’])/gu)) {
+  for (const match of text.matchAll(CHOICE)) {
+    const letter = match[1] ?? match[2] ?? (match[3] as string);
     // "A" before a small word is an article, and "I" is a person.
     const isWord =
-      match[1] === 'I' || (match[1] === 'A' && /^A\s\p{Ll}/u.test(text.slice(match.index, match.index + 3)));
+      match[3] === 'I' || (match[3] === 'A' && /^A\s\p{Ll}/u.test(text.slice(match.index, match.index + 3)));
     if (DENIES.test(text.slice(Math.max(0, match.index - 20), match.index))) continue;
-    if (!isWord) last = { at: match.index, answer: match[1]!, method: 'choice' };
+    if (!isWord) last = { at: match.index, answer: letter, method: 'choice' };
   }
   return last;
 }

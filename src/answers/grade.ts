@@ -1,8 +1,9 @@
 // Predictions graded against expected answers, one by one and counted.
 import { checkText } from '../native/errors.js';
-import { letterOf } from './choice.js';
+import { choiceOf, letterOf } from './choice.js';
 import { answers, type Equality, type EqualityMethod, type EqualityOptions } from './equal.js';
 import { type ExtractionMethod, type ExtractionOptions, extractAnswer } from './extract.js';
+import { normalise, plainForm } from './normalise.js';
 
 export interface GradeOptions extends EqualityOptions, ExtractionOptions {
   /** Whether the prediction came to its end. One that was cut off gives no answer, whatever number it holds. Default true. */
@@ -26,9 +27,12 @@ export function grade(prediction: string, reference: string, options: GradeOptio
   checkText('grade: the reference', reference);
   const marked = extractAnswer(reference);
   const expected = marked && isMarked(marked.method) ? marked.answer : reference.trim();
-  const answer = options.ended === false ? undefined : extractAnswer(prediction, options);
+  const choice = choiceOf(plainForm(normalise(expected)));
+  const isChoice = options.expect === 'choice' || (choice !== undefined && (choice.marked || !choice.rest));
+  const reading: ExtractionOptions = isChoice ? { ...options, expect: 'choice' } : options;
+  const answer = options.ended === false ? undefined : extractAnswer(prediction, reading);
   if (answer === undefined) return { correct: false, got: null, expected, found: null, method: null };
-  const letter = options.expect === 'choice' ? letterOf(expected) : undefined;
+  const letter = isChoice ? letterOf(expected) : undefined;
   const { equal, method }: Equality =
     letter !== undefined && letterOf(answer.answer) === letter
       ? { equal: true, method: 'choice' }

@@ -271,6 +271,24 @@ describe('extractAnswer', () => {
   );
 });
 
+// MMLU-Pro has options up to J, and BIG-Bench Hard up to R.
+it.each([
+  ['The correct answer is option %: 12 dogs', 'any'],
+  ['Among 12 and 13, (%)', 'any'],
+  ['So the correct option is %.', 'any'],
+  ['answer: (%) 12 dogs', 'any'],
+  ['\\boxed{(%)\\ 12}', 'any'],
+  ['The answer is %, 12.', 'choice'],
+  ['%. 12 dogs', 'choice'],
+] as const)('%j is the choice where a letter is expected, whatever the letter', (text, kind) => {
+  for (const letter of 'BCDIJKRXZ')
+    for (const expected of [letter, `(${letter})`, `${letter}. 12 dogs`]) {
+      const of = (name: string) => grade(text.replace('%', name), expected, { expect: kind }).correct;
+      expect(of(letter), `${text} ${expected}`).toBe(true);
+      expect(of('E'), `${text} ${expected}`).toBe(false);
+    }
+});
+
 describe('Markdown', () => {
   it.each([
     ['### Final Answer\n\n$$42$$', '42', 'phrase'],
