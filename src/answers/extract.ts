@@ -88,6 +88,11 @@ function withoutReasoning(text: string, isOpened: boolean): string {
   return start === 0 && (isOpened || REASONING_BEGIN.test(turn)) ? '' : turn.slice(start);
 }
 
+/** Whether a text ends within reasoning: one that began, in it or in its prompt, and has no end. */
+export function endsInReasoning(text: string, isOpened: boolean): boolean {
+  return (isOpened || REASONING_BEGIN.test(text)) && text.search(REASONING_END) < 0;
+}
+
 /** The text between the last `<answer>` and its end, as R1-Zero's prompt asks for it; all of the text without one. */
 function tagged(text: string): string {
   const begin = text.toLowerCase().lastIndexOf('<answer>');

@@ -114,8 +114,8 @@ describe('steptrain grade', () => {
     ];
     expect(JSON.parse((await cli(...columns)).stdout)).toMatchObject({
       rows: 3,
-      correct: 1,
-      methods: { unit: 1 },
+      correct: 2,
+      methods: { unit: 1, choice: 1 },
     });
     const other = ['--digits', '5', '--units', 'required', '--expect', 'choice'];
     expect(JSON.parse((await cli(...columns, ...other)).stdout)).toMatchObject({

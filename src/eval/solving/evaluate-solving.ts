@@ -1,7 +1,7 @@
 /** Evaluates how well a model solves problems: samples, their answers, and metrics. */
 import { join } from 'node:path';
 import type { EqualityOptions } from '../../answers/equal.js';
-import type { ExtractionOptions } from '../../answers/extract.js';
+import { type ExtractionOptions, endsInReasoning } from '../../answers/extract.js';
 import { grade } from '../../answers/grade.js';
 import type { Model } from '../../api/model.js';
 import type { Problem } from '../../data/benchmarks/problem.js';
@@ -193,7 +193,10 @@ export async function evaluateSolving(
       tokenizer,
       onSearched: (done) => progress(done, 'search', problems.length),
     }));
-  const result = { report: reportOf(solved, { n, settings, options, search, searched }), problems: solved };
+  const result = {
+    report: reportOf(solved, { n, settings, options: reading, search, searched }),
+    problems: solved,
+  };
   if (output !== undefined) {
     await writeSolvedProblems(output, solved);
     if (searched) await writeFileAtomically(join(output, SEARCH), jsonLines(searched));
@@ -339,7 +342,11 @@ function reportOf(
     [ended('too_long') / n, 'problem', 'too long for the model'] as const,
     [ended('error'), 'sample', 'ended when the model gave something that is not a number'] as const,
   ].flatMap(([count, what, why]) => (count > 0 ? [`counted as wrong: ${plural(count, what)}, ${why}`] : []));
-  warnings.push(...shownAnswers(problems, options.examples ?? []), ...unread(samples.flat(), options));
+  warnings.push(
+    ...shownAnswers(problems, options.examples ?? []),
+    ...withinReasoning(samples.flat(), options),
+    ...unread(samples.flat(), options),
+  );
   const metrics = new Map([
     ...contributions(samples, options),
     ...(searched ? searchContributions(searched, samples, options) : []),
@@ -377,6 +384,22 @@ function shownAnswers(problems: readonly Problem[], examples: readonly Problem[]
   const nearly = near === 0 ? '' : same === 0 ? ' nearly' : `, ${near} of them nearly`;
   return [
     `${plural(same + near, 'problem')} of ${problems.length} ${same + near === 1 ? 'is' : 'are'} among the examples in the prompt${nearly}, with the solution; take examples from other problems`,
+  ];
+}
+
+/** The sentence on samples that ended, by themselves or at a stop text, before their reasoning did. */
+function withinReasoning(
+  samples: readonly GradedSample[],
+  { inReasoning = false, stop = [] }: SolvingOptions,
+): string[] {
+  const within = samples.filter(
+    ({ finish_reason, answer, text }) =>
+      finish_reason === 'stop' && answer === null && endsInReasoning(text, inReasoning),
+  ).length;
+  if (within === 0) return [];
+  const why = stop.length > 0 ? `; a stop text, such as ${JSON.stringify(stop[0])}, may stand in it` : '';
+  return [
+    `${plural(within, 'sample')} ended within the reasoning and ${within === 1 ? 'has' : 'have'} no answer${why}`,
   ];
 }
 

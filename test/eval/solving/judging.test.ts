@@ -293,3 +293,15 @@ describe('an evaluation', () => {
     device.dispose();
   });
 });
+
+it('samples that end within their reasoning, as at a stop text, are counted in a warning', async () => {
+  using device = openDevice('cpu');
+  using model = await loadModel(device, 'embedded');
+  const options = { template: '{problem}\n12-6=', maxNewTokens: 8, stop: ['\n', '+'] };
+  const warnings = async (inReasoning: boolean) =>
+    (await evaluateSolving(model, byteTokenizer(), [problem], { ...options, inReasoning })).report.warnings;
+  expect(await warnings(false)).toBeUndefined();
+  expect(await warnings(true)).toEqual([
+    '1 sample ended within the reasoning and has no answer; a stop text, such as "\\n", may stand in it',
+  ]);
+});
