@@ -174,6 +174,7 @@ async function label(args: LabelArguments): Promise<void> {
     );
   console.error(`${done} ${args.complete ? '' : 'labelled '}solutions are in ${journal.path}`);
   if (args.complete) await sayUnfinished(journal.path);
+  else if (!isOfModel(args)) await sayUnlabelled(journal.path, labelsBy(args));
 }
 
 /** Options of completions with their defaults. */
@@ -227,6 +228,19 @@ async function sayUnfinished(path: string): Promise<void> {
   if (open > 0)
     console.error(
       `${open} of them are still unfinished, and have no outcome: no completion came to its end; raise -k or --max-new-tokens`,
+    );
+}
+
+/** Prints how many solutions got no label, such as those on which a judge gave no answer that can be read. */
+async function sayUnlabelled(path: string, by: string): Promise<void> {
+  const { objectRows } = await import('../data/rows.js');
+  let empty = 0;
+  for await (const { row } of objectRows(path))
+    if (Array.isArray(row.steps) && row.steps.every((step: { label?: unknown }) => step.label === null))
+      empty++;
+  if (empty > 0)
+    console.error(
+      `Warning: ${empty} of them ${empty === 1 ? 'has' : 'have'} no label on any step: ${by} said nothing that can be read as one`,
     );
 }
 

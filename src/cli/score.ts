@@ -122,9 +122,11 @@ async function score(given: ScoreArguments): Promise<void> {
     let done = journal?.rows ?? 0;
     let bad = 0;
     let unlike = 0;
+    let silent = 0;
     for await (const row of rows) {
       done++;
       if (row.scores === null) bad++;
+      else if (Array.isArray(row.scores) && row.scores.every((score) => score === null)) silent++;
       if (journal) journal.append(row);
       else console.log(exactText(row));
     }
@@ -136,6 +138,10 @@ async function score(given: ScoreArguments): Promise<void> {
       );
     if (done === 0) throw new UsageError(`${args.file} holds no rows: there is nothing to score`);
     if (bad > 0) console.error(`${bad} rows hold no solution; their lines have an error instead of scores`);
+    if (silent > 0)
+      console.error(
+        `${plural(silent, 'solution')} got no score: the scorer said nothing of any of ${silent === 1 ? 'its' : 'their'} steps`,
+      );
     if (unlike > 0)
       console.error(
         `${plural(unlike, 'solution')} unlike all that this judge learned from: their rows say so in warnings, and their scores say little`,

@@ -146,6 +146,33 @@ describe('label on turns', () => {
     );
   });
 
+  test('solutions on which a judge says nothing that can be read are counted, by label and by score', async () => {
+    const server = createServer((request, response) => {
+      request.resume();
+      request.on('end', () => {
+        response.setHeader('content-type', 'application/json');
+        response.end(
+          JSON.stringify({
+            choices: [{ message: { role: 'assistant', content: 'Score: 7' } }],
+            usage: { prompt_tokens: 5, completion_tokens: 5 },
+          }),
+        );
+      });
+    });
+    await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
+    const name = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1#m`;
+    try {
+      const { stderr } = await cli('label', at('traces.jsonl'), '--judge', name, '--output', at('unread'));
+      expect(stderr).toMatch(
+        /Warning: 2 of them have no label on any step: http:.*#m said nothing that can be/,
+      );
+      const scored = await cli('score', at('solution.jsonl'), '--model', name);
+      expect(scored.stderr).toMatch(/1 solution got no score: the scorer said nothing of any of its steps/);
+    } finally {
+      server.close();
+    }
+  });
+
   test.each([
     [
       'traces.jsonl',
