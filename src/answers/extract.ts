@@ -20,6 +20,10 @@ import { lastPlain, unitAfter } from './plain.js';
  */
 export type ExtractionMethod = 'boxed' | 'marker' | 'phrase' | 'whole' | 'math' | 'number' | 'choice';
 
+/** Whether an answer was found where a solution marks its own; undefined: none was found. */
+export const isMarked = (method: ExtractionMethod | undefined): boolean =>
+  method === 'boxed' || method === 'marker' || method === 'phrase';
+
 export interface ExtractedAnswer {
   readonly answer: string;
   readonly method: ExtractionMethod;

@@ -2,7 +2,7 @@
 import { checkText } from '../native/errors.js';
 import { choiceOf, letterOf } from './choice.js';
 import { answers, type Equality, type EqualityMethod, type EqualityOptions } from './equal.js';
-import { type ExtractionMethod, type ExtractionOptions, extractAnswer } from './extract.js';
+import { type ExtractionMethod, type ExtractionOptions, extractAnswer, isMarked } from './extract.js';
 import { normalise, plainForm } from './normalise.js';
 
 export interface GradeOptions extends EqualityOptions, ExtractionOptions {
@@ -50,9 +50,6 @@ export function isUnmarkedText(answer: string): boolean {
     words.length >= (/[.!?]\s+\S/.test(answer) ? 6 : 10) || (answer.length >= 30 && /[。！？]/.test(answer));
   return areSentences && !isMarked(extractAnswer(answer)?.method);
 }
-
-const isMarked = (method: ExtractionMethod | undefined) =>
-  method === 'boxed' || method === 'marker' || method === 'phrase';
 
 export interface GradeSummary {
   readonly rows: number;

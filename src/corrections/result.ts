@@ -1,6 +1,6 @@
 /** The result of a step, and whether two steps have the same result. */
 import { answersEqual } from '../answers/equal.js';
-import { extractAnswer } from '../answers/extract.js';
+import { extractAnswer, isMarked } from '../answers/extract.js';
 import { formulas } from '../answers/formulas.js';
 import { lastNumber, normalisedStep, stepResult, withoutNumber } from './solution.js';
 
@@ -45,7 +45,7 @@ export function sameNumber(a: string, b: string): boolean {
 export function resultOf(step: string): string | undefined {
   const text = withoutNumber(step).replace(/(?<=\d) [xX] (?=\d)/g, ' * ');
   const found = extractAnswer(text);
-  const announced = found && ['boxed', 'marker', 'phrase'].includes(found.method) ? found.answer : undefined;
+  const announced = found && isMarked(found.method) ? found.answer : undefined;
   const formula = lastFormula(announced ?? text);
   // Words with numbers among them: `Tom has 12 + 7 = 19 apples.`
   if (formula === undefined) return saidResult(announced ?? step) ?? announced;

@@ -4,6 +4,10 @@ import { BadRow } from './bad-row.js';
 /** A raw row: column names to values of any type. */
 export type Row = Readonly<Record<string, unknown>>;
 
+/** Whether the row has all these columns; null counts as absent. */
+export const has = (row: Row, ...columns: readonly string[]): boolean =>
+  columns.every((column) => row[column] !== undefined && row[column] !== null);
+
 /** Typed access to the columns of a row; each throws {@link BadRow} with the expected and the found value. */
 
 /** A column with text that is not only white space. */

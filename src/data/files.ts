@@ -104,12 +104,12 @@ function refuseUnread(read: readonly string[], [first, ...more]: readonly string
 
 /** Refuses a directory whose files are of several parts by their names: training would read what tests it. */
 function refuseParts(files: readonly string[], path: string): void {
-  const of = new Map(files.map((file) => [partOfName(relative(path, file)), file]));
-  of.delete(undefined);
-  if (of.size < 2) return;
-  const shown = [...of].map(([part, file]) => `${relative(path, file)} (${part})`);
+  const byPart = new Map(files.map((file) => [partOfName(relative(path, file)), file]));
+  byPart.delete(undefined);
+  if (byPart.size < 2) return;
+  const shown = [...byPart].map(([part, file]) => `${relative(path, file)} (${part})`);
   throw badFile(
-    `holds files of several parts: ${shown.join(', ')}; name the files or the folder of one, such as ${[...of.values()][0]}`,
+    `holds files of several parts: ${shown.join(', ')}; name the files or the folder of one, such as ${[...byPart.values()][0]}`,
     { file: path },
   );
 }
@@ -117,8 +117,8 @@ function refuseParts(files: readonly string[], path: string): void {
 /** Refuses one name in two forms, such as `train.jsonl` beside `train.parquet`, whose rows would count twice. */
 function refuseTwice(files: readonly string[], path: string): void {
   const stemOf = (file: string) => {
-    const extension = EXTENSIONS.filter((end) => file.endsWith(end)).sort((a, b) => b.length - a.length)[0];
-    return extension === undefined ? file : file.slice(0, -extension.length);
+    const extension = EXTENSIONS.find((end) => file.endsWith(end)) ?? '';
+    return file.slice(0, file.length - extension.length);
   };
   const seen = new Map<string, string>();
   for (const file of files) {

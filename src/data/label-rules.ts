@@ -1,5 +1,5 @@
 /** Selects the steps and solutions that a reward model learns, and their labels. */
-import { extractAnswer } from '../answers/extract.js';
+import { extractAnswer, isMarked } from '../answers/extract.js';
 import { grade } from '../answers/grade.js';
 import { DataError } from '../files/data-error.js';
 import type { Step, StepLabel, StepRecord } from '../records/record.js';
@@ -49,10 +49,7 @@ export function isFinished({ steps, outcome }: Pick<StepRecord, 'steps' | 'outco
 
 /** A box, `####`, an announced answer, or a heading `# Answer` as in PRM800K. */
 export function statesAnswer(text: string): boolean {
-  const found = extractAnswer(text)?.method;
-  return (
-    found === 'boxed' || found === 'marker' || found === 'phrase' || answerUnderHeading(text) !== undefined
-  );
+  return isMarked(extractAnswer(text)?.method) || answerUnderHeading(text) !== undefined;
 }
 
 function answerUnderHeading(text: string): string | undefined {

@@ -6,7 +6,7 @@ import type { StepRecord } from '../records/record.js';
 import { warn } from '../terminal/log.js';
 import { BadRow } from './bad-row.js';
 import { detectLayout } from './benchmarks/layouts.js';
-import { MARKED, unaskedWarning, unreadParts } from './benchmarks/unasked.js';
+import { DOUBTED_INDEX, unaskedWarning, unreadParts } from './benchmarks/unasked.js';
 import { groupColumn, isRow, misfit, type Row, renamed, wholeNumber } from './columns.js';
 import { dataFiles, fileRows } from './files.js';
 import { type ConversionOptions, detectSource, sourceNamed } from './sources/detect.js';
@@ -117,8 +117,7 @@ export async function recordsOf(what: string, rows: StepRows): Promise<StepRecor
     );
   const records: StepRecord[] = [];
   const report = new MutableReport();
-  const log = logInto(report);
-  let source: Source<ConversionOptions> | undefined;
+  const reader = new RowReader(report, { detects: 'each', problems: true, conversion: CONVERSION_DEFAULTS });
   let number = 0;
   for await (const row of rows) {
     const position: FilePosition = { file: what, row: ++number };
@@ -128,20 +127,13 @@ export async function recordsOf(what: string, rows: StepRows): Promise<StepRecor
         records.push(row);
         continue;
       }
-      const own = withoutTableNulls(row, log.unasked);
-      if (isUnaccepted(own)) {
-        log.skipRow(`prodigy_${own.answer}`);
-        continue;
-      }
-      if (!source?.matches(own)) source = detected(own, position, true);
-      const found = source.convert(own, CONVERSION_DEFAULTS, log);
-      for (const part of unreadParts(own, found, source.name)) log.unasked(part);
-      records.push(...found);
+      records.push(...reader.read(row, position));
     } catch (error) {
       if (!(error instanceof BadRow)) throw error;
-      throw new DataError('row', `${error.message}${source ? ` (read as ${source.name})` : ''}`, position);
+      throw new DataError('row', badRowSentence(error, reader.source), position);
     }
   }
+  reader.end();
   if (report.skipped.size > 0)
     warn(`${what}: rows left out: ${[...report.skipped].map(([reason, n]) => `${reason} ${n}`).join(', ')}`);
   for (const warning of unaskedWarning(report.unasked)) warn(`${what}: ${warning}`);
@@ -189,13 +181,12 @@ async function* readAll(
   report: MutableReport,
 ): AsyncGenerator<StepRecord> {
   const conversion: ConversionOptions = { ...CONVERSION_DEFAULTS, ...defined(options) };
-  const log = logInto(report);
   for (const path of paths) {
     for (const file of await dataFiles(path)) {
       report.files.push(file);
-      let source =
-        options.source === undefined || options.source === 'auto' ? undefined : sourceNamed(options.source);
-      const marks = source ? undefined : new LabelMarks();
+      const { source = 'auto', problems = true } = options;
+      const detects = source === 'auto' ? 'first' : sourceNamed(source);
+      const reader = new RowReader(report, { detects, problems, conversion });
       for await (const raw of fileRows(file)) {
         report.rows++;
         const position: FilePosition =
@@ -206,29 +197,24 @@ async function* readAll(
             throw misfit('the row is', raw.value, 'an object');
           }
           const named = options.columns ? renamed(raw.value, options.columns) : raw.value;
-          const row = withoutTableNulls(named, log.unasked);
-          if (isUnaccepted(row)) {
-            log.skipRow(`prodigy_${row.answer}`);
-            continue;
-          }
-          source ??= detected(row, position, options.problems ?? true);
-          if (source.name === 'processbench') marks?.add(row.label);
-          const group = options.group_by === undefined ? {} : { group: groupColumn(row, options.group_by) };
-          const found = source.convert(row, conversion, log);
-          for (const part of unreadParts(row, found, source.name)) log.unasked(part);
+          const found = reader.read(named, position);
+          const group =
+            options.group_by === undefined || found.length === 0
+              ? {}
+              : { group: groupColumn(named, options.group_by) };
           for (const record of found) {
             report.records++;
             yield { ...record, ...group, provenance: { ...record.provenance, ...position } };
           }
         } catch (error) {
           if (!(error instanceof BadRow)) throw error;
-          const failure = new DataError('row', badRowSentence(error, source), position);
+          const failure = new DataError('row', badRowSentence(error, reader.source), position);
           if (options.on_bad_row !== 'skip') throw failure.at(position, BAD_ROW);
           count(report.skipped, error.reason);
           report.firstBadRow ??= failure.message;
         }
       }
-      if (marks?.areVerdicts) report.unasked.set(MARKED, (report.unasked.get(MARKED) ?? 0) + marks.rows);
+      reader.end();
     }
   }
 }
@@ -237,19 +223,54 @@ async function* readAll(
 const isUnaccepted = (row: Row): boolean =>
   ('_input_hash' in row || '_task_hash' in row) && (row.answer === 'reject' || row.answer === 'ignore');
 
-/** The labels of a file that was taken for ProcessBench, where they are indices, and -1 for solutions that are right. */
-class LabelMarks {
-  rows = 0;
-  private readonly seen = new Set<unknown>();
+interface Reading {
+  /** The layout, or the rows whose columns tell it: the first, or each that the layout before does not fit. */
+  readonly detects: 'first' | 'each' | Source<ConversionOptions>;
+  readonly problems: boolean;
+  readonly conversion: ConversionOptions;
+}
 
-  add(label: unknown): void {
-    this.rows++;
-    if (this.seen.size < 3) this.seen.add(wholeNumber(label));
+/** Converts the rows of a file, or of a list in memory, and counts in a report what is left out of them. */
+class RowReader {
+  source: Source<ConversionOptions> | undefined;
+  private readonly log: ConversionLog;
+  /** The labels of rows that were taken for ProcessBench, where they are indices, and -1 for solutions that are right. */
+  private readonly indices = new Set<unknown>();
+  private indexed = 0;
+
+  constructor(
+    private readonly report: MutableReport,
+    private readonly reading: Reading,
+  ) {
+    this.log = logInto(report);
+    if (typeof reading.detects === 'object') this.source = reading.detects;
   }
 
-  /** Whether they are 1 and 0 alone, as marks of whole solutions are. */
-  get areVerdicts(): boolean {
-    return this.seen.size === 2 && this.seen.has(0) && this.seen.has(1);
+  /** @throws BadRow for a row that does not fit, DataError for one of no known layout */
+  read(given: Row, position: FilePosition): readonly StepRecord[] {
+    const { log } = this;
+    const { detects, problems, conversion } = this.reading;
+    const row = withoutTableNulls(given, log.unasked);
+    if (isUnaccepted(row)) {
+      log.skipRow(`prodigy_${row.answer}`);
+      return [];
+    }
+    if (!this.source || (detects === 'each' && !this.source.matches(row)))
+      this.source = detected(row, position, problems);
+    if (typeof detects === 'string' && this.source.name === 'processbench') {
+      this.indexed++;
+      if (this.indices.size < 3) this.indices.add(wholeNumber(row.label));
+    }
+    const found = this.source.convert(row, conversion, log);
+    for (const part of unreadParts(row, found, this.source.name)) log.unasked(part);
+    return found;
+  }
+
+  /** Counts the rows after the last one, where their indices are 1 and 0 alone, as marks of whole solutions are. */
+  end(): void {
+    const { indices, indexed, report } = this;
+    if (indices.size !== 2 || !indices.has(0) || !indices.has(1)) return;
+    report.unasked.set(DOUBTED_INDEX, (report.unasked.get(DOUBTED_INDEX) ?? 0) + indexed);
   }
 }
 

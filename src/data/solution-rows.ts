@@ -5,7 +5,16 @@ import type { StepLabel, StepRecord } from '../records/record.js';
 import { type Segmentation, stepsBy } from '../records/segment.js';
 import { readableStep, type Turns } from '../records/turns.js';
 import { BadRow } from './bad-row.js';
-import { checkedText, describeValue, isRow, labelValue, misfit, optionalText, type Row } from './columns.js';
+import {
+  checkedText,
+  describeValue,
+  has,
+  isRow,
+  labelValue,
+  misfit,
+  optionalText,
+  type Row,
+} from './columns.js';
 import { detectSource } from './sources/detect.js';
 import { PRM800K_DEFAULTS } from './sources/prm800k.js';
 import { record } from './sources/record.js';
@@ -82,11 +91,12 @@ const SILENT = { skipRow() {}, unlabelled() {}, replies() {}, unasked() {} };
 const PROBLEMS = ['problem', 'question', 'prompt'];
 const SOLUTIONS = ['steps', 'completions', 'solution', 'completion', 'prediction', 'response', 'text'];
 const ANSWERS = ['gold_answer', 'answer'];
-/** Columns of texts, usual ones and those of other programs, of which a row may have a gold solution and a sampled one: those of samples, and all. */
+/** Columns of sampled solutions, usual ones and those of other programs. */
 const SAMPLED = [
   ...['completion', 'prediction', 'response', 'generation', 'generated_solution'],
   ...['generated_text', 'model_output', 'model_response'],
 ];
+/** Columns of texts, of which a row may have a gold solution and a sampled one. */
 const TEXTS = ['solution', ...SAMPLED, 'text', 'output', 'code'];
 
 /**
@@ -116,8 +126,7 @@ export function solutionsOf(given: Row, columns: SolutionColumns = {}): RowSolut
 
 /** Layouts of step-labelled data that have no column of a solution by one of the usual names, such as Math-Shepherd's. */
 function ofLayout(row: Row, columns: SolutionColumns): RowSolution[] | undefined {
-  const isUsual = (usual: readonly string[]) =>
-    usual.some((name) => row[name] !== undefined && row[name] !== null);
+  const isUsual = (usual: readonly string[]) => usual.some((name) => has(row, name));
   if (columns.problem !== undefined || columns.solution !== undefined) return undefined;
   if (hasTurns(row)) return turnSolutions(row);
   if (isUsual(PROBLEMS) && isUsual(SOLUTIONS)) return undefined;
@@ -163,7 +172,7 @@ function turnSolution(read: StepRecord): RowSolution {
 function solutionOf(row: Row, columns: SolutionColumns): RowSolution {
   const problem = named(row, columns.problem, PROBLEMS, 'a problem');
   const solution = solutionColumn(row, columns);
-  const answer = columns.answer ?? ANSWERS.find((name) => row[name] !== undefined && row[name] !== null);
+  const answer = columns.answer ?? ANSWERS.find((name) => has(row, name));
   const value = row[solution];
   const where = `column '${solution}'`;
   const steps = Array.isArray(value)
@@ -238,7 +247,7 @@ const labelOf = (step: unknown, i: number): StepLabel =>
   labelValue(isRow(step) ? step.label : null, `'label' of step ${i + 1}`);
 
 function named(row: Row, name: string | undefined, usual: readonly string[], what: string): string {
-  const found = name ?? usual.find((each) => row[each] !== undefined && row[each] !== null);
+  const found = name ?? usual.find((each) => has(row, each));
   if (found !== undefined && row[found] !== undefined) return found;
   throw new BadRow(
     'missing_column',

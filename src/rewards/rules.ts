@@ -1,5 +1,5 @@
 /** Rewards without a model: a right answer, a form and a length of the text, and what an environment gave. */
-import { extractAnswer } from '../answers/extract.js';
+import { extractAnswer, isMarked } from '../answers/extract.js';
 import { type GradeOptions, grade } from '../answers/grade.js';
 import { badOption } from '../files/data-error.js';
 import type { RewardedSolution, SolutionReward } from './reward.js';
@@ -30,7 +30,7 @@ export function formatReward(pattern?: string): SolutionReward {
   const has = ({ text, opened = '' }: RewardedSolution) => {
     if (form) return form.test(text.startsWith(opened) ? text : opened + text);
     const method = extractAnswer(text, { inReasoning: opened !== '' })?.method;
-    return method === 'boxed' || method === 'marker' || method === 'phrase';
+    return isMarked(method);
   };
   return {
     name: 'format',

@@ -5,13 +5,21 @@ import { describe, expect, it } from 'vitest';
 import { dataFiles } from '../../src/data/files.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
+/** A folder with empty files of these names. */
+function folderOf(...names: readonly string[]): string {
+  const folder = temporaryDirectory();
+  for (const name of names) {
+    mkdirSync(dirname(join(folder, name)), { recursive: true });
+    writeFileSync(join(folder, name), '');
+  }
+  return folder;
+}
+
 describe('the files of a folder', () => {
   it.each(['part-1.jsonl.zst', 'part-1.JSONL', 'part-1.tsv', 'part-1.arrow', 'part-1.csv.bz2'])(
     'are not read without %s, which would be missed by nobody',
     async (name) => {
-      const folder = temporaryDirectory();
-      for (const each of ['part-0.jsonl', 'README.md', 'figure.png', name])
-        writeFileSync(join(folder, each), '');
+      const folder = folderOf('part-0.jsonl', 'README.md', 'figure.png', name);
       const sentence = `data that is not read beside data that is: ${name};`;
       await expect(dataFiles(folder)).rejects.toThrow(sentence);
       await expect(dataFiles(join(folder, 'part-*'))).rejects.toThrow(sentence);
@@ -24,8 +32,7 @@ describe('the files of a folder', () => {
     ['train.jsonl', 'train.jsonl.gz'],
     ['train.csv', 'train.json'],
   ])('are not read twice: %s beside %s', async (one, other) => {
-    const folder = temporaryDirectory();
-    for (const each of ['more.jsonl', one, other]) writeFileSync(join(folder, each), '');
+    const folder = folderOf('more.jsonl', one, other);
     const sentence = /^.*holds train\.\S+ and train\.\S+, and rows that are in both would count twice;/;
     await expect(dataFiles(folder)).rejects.toThrow(sentence);
     await expect(dataFiles(join(folder, 'train*'))).rejects.toThrow(sentence);
@@ -38,11 +45,7 @@ describe('the files of a folder', () => {
     ['gsm8k-train-00000-of-00001.parquet', 'gsm8k-validation-00000-of-00001.parquet'],
     ['train/algebra.json', 'test/algebra.json'],
   ])('are not read together: %s and %s', async (one, other) => {
-    const folder = temporaryDirectory();
-    for (const each of [one, other]) {
-      mkdirSync(dirname(join(folder, each)), { recursive: true });
-      writeFileSync(join(folder, each), '');
-    }
+    const folder = folderOf(one, other);
     await expect(dataFiles(folder)).rejects.toThrow(/holds files of several parts: .* \(train\)/);
     expect(await dataFiles(join(folder, one))).toEqual([join(folder, one)]);
   });
@@ -52,13 +55,7 @@ describe('the files of a folder', () => {
       ['train-0.jsonl', 'training-1.jsonl', 'more.jsonl'],
       ['a.jsonl', 'b.jsonl'],
       ['eval/train-a.jsonl', 'train-b.jsonl'],
-    ]) {
-      const folder = temporaryDirectory();
-      for (const each of names) {
-        mkdirSync(dirname(join(folder, each)), { recursive: true });
-        writeFileSync(join(folder, each), '');
-      }
-      expect(await dataFiles(folder)).toHaveLength(names.length);
-    }
+    ])
+      expect(await dataFiles(folderOf(...names))).toHaveLength(names.length);
   });
 });

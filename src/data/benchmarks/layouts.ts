@@ -1,12 +1,13 @@
 // The layouts of benchmarks: under which columns a row has its problem, its answer and its solution.
 import { answersEqual } from '../../answers/equal.js';
-import { extractAnswer } from '../../answers/extract.js';
+import { extractAnswer, isMarked } from '../../answers/extract.js';
 import { numberText } from '../../files/exact-json.js';
 import { attempt } from '../../native/attempt.js';
 import { BadRow } from '../bad-row.js';
 import {
   checkedText,
   describeValue,
+  has,
   isRow,
   listColumn,
   misfit,
@@ -42,9 +43,6 @@ export interface Layout {
   /** @throws BadRow for a row that does not fit */
   read(row: Row): Problem;
 }
-
-const has = (row: Row, ...columns: readonly string[]) =>
-  columns.every((column) => row[column] !== undefined && row[column] !== null);
 
 /** GSM8K: the answer ends the worked solution, behind `####`. */
 const gsm8k: Layout = {
@@ -253,7 +251,7 @@ const plain: Layout = {
       return columnsLayout({ problem: 'problem', answer: 'answer' }).read({ ...row, problem });
     const solution = textColumn(row, 'solution');
     const marked = extractAnswer(solution);
-    if (marked && ['boxed', 'marker', 'phrase'].includes(marked.method))
+    if (marked && isMarked(marked.method))
       return { problem, answer: marked.answer, solution, ...identified(row, 'unique_id', 'id') };
     throw new BadRow(
       'no_answer',

@@ -54,7 +54,17 @@ function unreadVerdicts(row: Row, records: readonly StepRecord[], source: string
 }
 
 /** Columns of questions, of which a row may have another one than is read. */
-const QUESTIONS = ['problem', 'question', 'prompt'];
+const QUESTIONS = ['problem', 'question', 'prompt', 'instruction'];
+
+/** Names of the columns with another question than the texts that are asked: none of them is in it, or holds it. */
+export function otherQuestions(row: Row, asked: readonly string[]): readonly string[] {
+  const isAsked = (text: string) =>
+    asked.some((own) => own.includes(text.trim()) || (own.trim() !== '' && text.includes(own.trim())));
+  return QUESTIONS.filter((column) => {
+    const text = row[column];
+    return typeof text === 'string' && !isEmpty(text) && asked.some((own) => own !== '') && !isAsked(text);
+  });
+}
 
 /** Columns that a question may need: its choices, and what it is about. */
 const NEEDED = ['choices', 'options', 'passage', 'context', 'table', 'body'];
@@ -73,12 +83,9 @@ export function besideQuestion(
       : typeof value === 'string' && problem.includes(value.trim());
   return [
     ...beforeQuestion(row),
-    ...QUESTIONS.filter((column) => {
-      const text = row[column];
-      return typeof text === 'string' && !isEmpty(text) && !isInside(text) && !text.includes(problem.trim());
-    }),
+    ...otherQuestions(row, [problem]),
     ...NEEDED.filter((column) => !isEmpty(row[column]) && !isInside(row[column])),
-    ...(answer !== undefined && isUnmarkedText(answer) ? [UNMARKED] : []),
+    ...(answer !== undefined && isUnmarkedText(answer) ? [SENTENCES] : []),
   ];
 }
 
@@ -96,7 +103,7 @@ function beforeQuestion(row: Row): readonly string[] {
 }
 
 /** The part under which rows are counted whose expected answer is a text in sentences. */
-const UNMARKED = 'answer in sentences';
+const SENTENCES = 'answer in sentences';
 
 /** The sentence on expected answers that are texts in sentences; none of 0. */
 export const unmarkedWarning = (answers: number): string[] =>
@@ -108,7 +115,7 @@ export const unmarkedWarning = (answers: number): string[] =>
     : [];
 
 /** The part under which rows are counted whose `label`, an index in their layout, may say whether the solution is right. */
-export const MARKED = 'label of 0 or 1';
+export const DOUBTED_INDEX = 'label of 0 or 1';
 
 function isEmpty(value: unknown): boolean {
   if (value === undefined || value === null) return true;
@@ -120,20 +127,20 @@ function isEmpty(value: unknown): boolean {
 export function unaskedWarning(counts: ReadonlyMap<string, number> | undefined): string[] {
   const kinds = { verdict: '', null: '', part: '' };
   for (const [part, rows] of counts ?? []) {
-    if (part === MARKED || part === UNMARKED) continue;
+    if (part === DOUBTED_INDEX || part === SENTENCES) continue;
     const kind = part.startsWith('verdict ') ? 'verdict' : part.startsWith('null ') ? 'null' : 'part';
     const name = kind === 'verdict' ? part.slice('verdict '.length) : part;
     kinds[kind] += `${kinds[kind] && ', '}${name} (${rows})`;
   }
-  const marked = counts?.get(MARKED);
+  const doubted = counts?.get(DOUBTED_INDEX);
   return [
-    ...(marked
+    ...(doubted
       ? [
-          `in all ${marked} rows label is 0 or 1, which counts as the index of the first wrong step, so that no solution is right; ` +
+          `in all ${doubted} rows label is 0 or 1, which counts as the index of the first wrong step, so that no solution is right; ` +
             'if 1 calls a solution right, write it as outcome of records (docs/reference/data.md)',
         ]
       : []),
-    ...unmarkedWarning(counts?.get(UNMARKED) ?? 0),
+    ...unmarkedWarning(counts?.get(SENTENCES) ?? 0),
     ...(kinds.part
       ? [
           `rows have ${kinds.part}, which is not read: prompts are made of the problem or prompt of a row alone`,

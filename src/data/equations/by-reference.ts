@@ -1,5 +1,5 @@
 /** Judges the steps of a solution one after the other, by exact arithmetic and a worked solution. */
-import { extractAnswer } from '../../answers/extract.js';
+import { extractAnswer, isMarked } from '../../answers/extract.js';
 import { grade } from '../../answers/grade.js';
 import { equationsIn, plainSigns } from './equations.js';
 import { firstDifference, type ReferenceSolution } from './first-difference.js';
@@ -27,5 +27,4 @@ export function stepsByReference(
   });
 }
 
-const announces = (step: string): boolean =>
-  ['boxed', 'marker', 'phrase'].includes(extractAnswer(step)?.method ?? '');
+const announces = (step: string): boolean => isMarked(extractAnswer(step)?.method);

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Step } from '../../records/record.js';
 import { BadRow } from '../bad-row.js';
+import { otherQuestions } from '../benchmarks/unasked.js';
 import { checkedText, isRow, labelValue, listColumn, type Row, textColumn } from '../columns.js';
 import { statesAnswer } from '../label-rules.js';
 import type { ReadingOptions, Source } from './source.js';
@@ -20,7 +21,7 @@ export const stepwise: Source<Pick<ReadingOptions, 'label_threshold'>> = {
     Array.isArray(row.labels),
   convert(row, { label_threshold }, log) {
     const problem = textColumn(row, firstOf(row, PROBLEMS, 'prompt'));
-    for (const name of PROBLEMS) if (isOther(row[name], problem)) log.unasked(name);
+    for (const column of otherQuestions(row, [problem])) log.unasked(column);
     const column = labelledColumn(row);
     const texts = listColumn(row, column);
     const labels = listColumn(row, 'labels');
@@ -58,10 +59,6 @@ const stepColumns = Object.keys(STEPS);
 /** The first of the names that the row has, or `missing`, which is then missed by name. */
 const firstOf = (row: Row, names: readonly string[], missing: string): string =>
   names.find((name) => Object.hasOwn(row, name)) ?? missing;
-
-/** Whether a value is another text than the problem, in words or in what is around it. */
-const isOther = (value: unknown, problem: string) =>
-  typeof value === 'string' && value.trim() !== '' && value.trim() !== problem.trim();
 
 /**
  * Refuses a column `completions` of which every text states an answer: these are samples of whole solutions, such as

@@ -1,7 +1,8 @@
 import { exactText } from '../../files/exact-json.js';
 import type { Message, StepRecord } from '../../records/record.js';
 import { BadRow } from '../bad-row.js';
-import { checkedText, describeValue, isRow, labelValue, type Row } from '../columns.js';
+import { otherQuestions } from '../benchmarks/unasked.js';
+import { checkedText, describeValue, has, isRow, labelValue, type Row } from '../columns.js';
 import { answered, learnedReplies, messagesOf, splitReply, templateInputs, wholeStep } from './chat.js';
 import type { ReadingOptions, Source } from './source.js';
 
@@ -22,12 +23,14 @@ export const trl: Source<ReadingOptions> = {
     (typeof row.text === 'string' && !ASKING.some((column) => column in row)),
   convert(row, { turns }, log) {
     const withInputs = (record: StepRecord) => {
-      for (const column of unasked(row, record)) log.unasked(column);
+      const { prompt = '' } = record;
+      const asked = typeof prompt === 'string' ? [prompt] : prompt.map(({ content }) => `${content}`);
+      for (const column of otherQuestions(row, asked)) log.unasked(column);
       return { ...record, ...templateInputs(row, record) };
     };
     if ('chosen' in row) return [withInputs(preference(row))];
     // TRL's order, where a row has both.
-    const isAnswered = has(row, 'prompt') && has(row, 'completion');
+    const isAnswered = has(row, 'prompt', 'completion');
     if ('messages' in row && !isAnswered) {
       const messages = messagesOf(row.messages, "column 'messages'");
       const whole = withInputs(answered(splitReply(messages, "column 'messages'")));
@@ -50,16 +53,6 @@ export const trl: Source<ReadingOptions> = {
     return [withInputs(withOutcome(record, row, 'label'))];
   },
 };
-
-/** Columns of questions whose text is nowhere in the prompt of the record, which is another one then. */
-function unasked(row: Row, { prompt = '' }: StepRecord): readonly string[] {
-  const texts = typeof prompt === 'string' ? [prompt] : prompt.map(({ content }) => `${content}`);
-  const isAsked = (question: string) => texts.some((text) => text.includes(question.trim()));
-  return ['instruction', 'problem', 'question'].filter((column) => {
-    const text = row[column];
-    return prompt !== '' && typeof text === 'string' && !isAsked(text);
-  });
-}
 
 /** Whether a reply is the last of these messages. */
 function isLast(reply: string | Message, messages: readonly unknown[]): boolean {
@@ -181,7 +174,6 @@ function replyTo(prompt: string | readonly Message[], row: Row, column: string):
   );
 }
 
-const has = (row: Row, column: string): boolean => row[column] !== undefined && row[column] !== null;
 const isPair = ({ chosen, rejected }: Row): boolean => isAnswer(chosen) && isAnswer(rejected);
 const isTurns = (value: unknown): value is readonly unknown[] => Array.isArray(value);
 const isAnswer = (value: unknown): boolean => typeof value === 'string' || isTurns(value);

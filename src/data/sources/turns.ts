@@ -4,7 +4,7 @@ import { defined } from '../../native/defined.js';
 import type { Message, Step, StepLabel, StepRecord } from '../../records/record.js';
 import { callsOf, dividedTurns, stepOfTurn } from '../../records/turns.js';
 import { BadRow } from '../bad-row.js';
-import { describeValue, isRow, labelValue, misfit, optionalText, type Row } from '../columns.js';
+import { describeValue, has, isRow, labelValue, misfit, optionalText, type Row } from '../columns.js';
 import { extrasOf, messagesOf, questionOf, templateInputs } from './chat.js';
 import { exportedConversations, isExported } from './exported.js';
 import type { ConversionLog, ReadingOptions, Source } from './source.js';
@@ -237,7 +237,7 @@ function rewardsOfTrajectory({ trajectory }: Row): readonly unknown[] | undefine
 }
 
 function outcomeOf(row: Row, threshold: number): 1 | 0 | undefined {
-  const column = OUTCOMES.find((name) => row[name] !== undefined && row[name] !== null);
+  const column = OUTCOMES.find((name) => has(row, name));
   if (column === undefined) return undefined;
   const value = row[column];
   if (typeof value === 'number' && Number.isFinite(value)) return value >= threshold ? 1 : 0;

@@ -40,9 +40,10 @@ interface Head {
   readonly step: number;
 }
 
-/** Characters that may stand before a beginning in its line: white space and Markdown's marks of headings, lists and the like. */
-const LINE_MARKS = 64;
+/** The begin of a line: white space and Markdown's marks of headings, lists and the like may stand before a part. */
 const LINE_BEGINS = /(?:^|\n)[\s#>*_|`-]*$/;
+/** Characters before a part in which its line is looked for. */
+const BEFORE = 64;
 
 /**
  * Beginnings of the parts on the steps, in order. Where each step that has one has one that begins a line, only those count: in
@@ -56,9 +57,9 @@ function headsIn(text: string, pattern: string, steps: number): Head[] {
     const step = Number(digits) - 1;
     return step >= 0 && step < steps ? [{ at, step }] : [];
   });
-  const first = all.filter(({ at }) => LINE_BEGINS.test(text.slice(Math.max(0, at - LINE_MARKS), at)));
-  const isOfLines = all.every(({ step }) => first.some((head) => head.step === step));
-  return isOfLines ? first : all;
+  const first = all.filter(({ at }) => LINE_BEGINS.test(text.slice(Math.max(0, at - BEFORE), at)));
+  const begun = new Set(first.map(({ step }) => step));
+  return all.every(({ step }) => begun.has(step)) ? first : all;
 }
 
 /** After `correct` the rest of `correctness`. */

@@ -1,6 +1,8 @@
 // Benchmarks of step judges, as rows in their documented layouts.
 import { describe, expect, it } from 'vitest';
 import { unaskedWarning } from '../../../src/data/benchmarks/unasked.js';
+import { recordsOf } from '../../../src/data/load.js';
+import { loggingTo } from '../../../src/terminal/log.js';
 import { fileWith, load } from '../data-file.js';
 
 const labelsOf = async (row: object) => {
@@ -79,5 +81,12 @@ describe('ProcessBench', () => {
     ])
       expect(await warningsOf(labels)).toEqual([]);
     expect(await warningsOf([0, 1], { source: 'processbench' })).toEqual([]);
+    const lines: string[] = [];
+    const rows = [0, 1, 1].map((label) => ({ problem: 'P?', steps: ['a', 'b'], label }));
+    await loggingTo(
+      (line) => lines.push(line),
+      () => recordsOf('rows', rows),
+    );
+    expect(lines).toEqual([`rows: ${expected[0]}`]);
   });
 });

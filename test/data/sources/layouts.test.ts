@@ -118,14 +118,14 @@ describe('stepwise: texts and a mark for each', () => {
     );
   });
 
-  it('reads the problem rather than a prompt beside it, as `score` does, and counts the prompt', async () => {
-    const row = { prompt: 'Solve: P?', problem: 'P?', steps: ['a', 'b'], labels, label: 1 };
+  it('reads the problem rather than a prompt beside it, as `score` does, and counts another one', async () => {
+    const row = { prompt: 'Which?', problem: 'P?', steps: ['a', 'b'], labels, label: 1 };
     const { records, report } = await load(fileWith('rows.jsonl', JSON.stringify(row)));
     expect(records[0]?.problem).toBe('P?');
     // A label of the whole beside those of steps is no index of ProcessBench.
     expect(records[0]?.steps.map(({ label }) => label)).toEqual([1, 0]);
     expect(Object.fromEntries(report.unasked)).toEqual({ prompt: 1 });
-    const alike = await load(fileWith('rows.jsonl', JSON.stringify({ ...row, prompt: 'P?' })));
+    const alike = await load(fileWith('rows.jsonl', JSON.stringify({ ...row, prompt: 'Solve: P?' })));
     expect(alike.report.unasked.size).toBe(0);
   });
 

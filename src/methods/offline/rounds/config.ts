@@ -12,7 +12,12 @@ import {
   withoutEffect,
 } from '../../../config/schema.js';
 import { areWordProblems } from '../../../data/generated.js';
-import { endpoint, judge, sampling, solvingEvaluation } from './sections.js';
+import {
+  endpoint,
+  judge as judgeSection,
+  sampling as samplingSection,
+  solvingEvaluation,
+} from './sections.js';
 
 /** Round settings of a method's own section. */
 export interface RoundSettings extends AnswerBatchConfig {
@@ -24,10 +29,16 @@ export interface RoundSettings extends AnswerBatchConfig {
 export interface RoundsConfig extends FrameConfig {
   readonly lora: LoraConfig | 'none';
   readonly question: { readonly template: string };
-  readonly sampling: z.output<typeof sampling>;
-  readonly judge: z.output<typeof judge>;
+  readonly sampling: z.output<typeof samplingSection>;
+  readonly judge: z.output<typeof judgeSection>;
   readonly eval_solving: z.output<typeof solvingEvaluation>;
 }
+
+/** Keys that are refused without rounds. */
+const OF_ROUNDS: Readonly<Record<'judge' | 'sampling', readonly string[]>> = {
+  judge: ['outcome', 'flip', 'control'],
+  sampling: ['balance_per_problem', 'drop_unanimous'],
+};
 
 /** @param withoutRounds of a method whose own samples are nothing to learn from, why */
 export function* roundConflicts(
@@ -76,19 +87,17 @@ export function* roundConflicts(
       'judge.outcome "clean" asks for labels of steps, and judge.kind "none" gives none',
     );
   if (iterations === 0) {
-    const idle = [
-      ['judge', 'outcome', judge.outcome !== 'answer'],
-      ['judge', 'flip', judge.flip > 0],
-      ['judge', 'control', judge.control !== 'none'],
-      ['sampling', 'balance_per_problem', sampling.balance_per_problem],
-      ['sampling', 'drop_unanimous', sampling.drop_unanimous],
-    ] as const;
-    for (const [section, key, isSet] of idle)
-      if (isSet)
-        yield conflict(
-          `${section}.${key}`,
-          `${section}.${key} is about candidates of a round, and ${method}.iterations is 0; remove it, or set iterations`,
-        );
+    const usual = { judge: judgeSection.parse({}), sampling: samplingSection.parse({}) };
+    for (const section of ['judge', 'sampling'] as const) {
+      const own: Readonly<Record<string, unknown>> = { judge, sampling }[section];
+      const defaults: Readonly<Record<string, unknown>> = usual[section];
+      for (const key of OF_ROUNDS[section])
+        if (own[key] !== defaults[key])
+          yield conflict(
+            `${section}.${key}`,
+            `${section}.${key} is about candidates of a round, and ${method}.iterations is 0; remove it, or set iterations`,
+          );
+    }
     return;
   }
   if ((judge.kind === 'run' || judge.kind === 'file') && judge.path === undefined)
@@ -113,14 +122,14 @@ const READ_BY: Readonly<Record<string, readonly string[]>> = {
 };
 
 /**
- * Keys for another kind of judge than the configured one. A recipe that this one extends may have them, so none is
+ * Keys for another kind of judge than the configured one, and those of rounds where there are none. A recipe that this one extends may have them, so none is
  * refused.
  */
 export function* unreadRoundKeys(config: RoundsConfig, { iterations }: RoundSettings): Generator<Conflict> {
   const { method, judge: labels, sampling: sampled, eval_solving: evaluation } = config;
   const usual = {
-    judge: judge.parse({}),
-    sampling: sampling.parse({}),
+    judge: judgeSection.parse({}),
+    sampling: samplingSection.parse({}),
     evaluation: solvingEvaluation.parse({}),
   };
   if (iterations > 0) yield* unread('judge.kind', labels, usual.judge);
@@ -128,7 +137,7 @@ export function* unreadRoundKeys(config: RoundsConfig, { iterations }: RoundSett
   if (iterations > 0) return;
   const why = `${method}.iterations is 0`;
   yield* withoutEffect('judge', labels, {
-    keys: (Object.keys(labels) as (keyof typeof labels)[]).filter((key) => !REFUSED.judge.includes(key)),
+    keys: (Object.keys(labels) as (keyof typeof labels)[]).filter((key) => !OF_ROUNDS.judge.includes(key)),
     defaults: usual.judge,
     why: `${why}, and the labels are those of the data`,
   });
@@ -136,7 +145,7 @@ export function* unreadRoundKeys(config: RoundsConfig, { iterations }: RoundSett
   yield* withoutEffect('sampling', sampled, {
     keys: evaluation.solve
       ? ['num_generations', 'problems_per_iteration', 'fresh_problems', 'dedupe']
-      : (Object.keys(sampled) as (keyof typeof sampled)[]).filter((key) => !REFUSED.sampling.includes(key)),
+      : (Object.keys(sampled) as (keyof typeof sampled)[]).filter((key) => !OF_ROUNDS.sampling.includes(key)),
     defaults: usual.sampling,
     why: evaluation.solve
       ? `${why}, and it is about candidates of a round`
@@ -149,12 +158,6 @@ export function* unreadRoundKeys(config: RoundsConfig, { iterations }: RoundSett
       why: `${why}, and eval_solving.solve is false`,
     });
 }
-
-/** Keys that are refused without rounds. */
-const REFUSED: Readonly<Record<'judge' | 'sampling', readonly string[]>> = {
-  judge: ['outcome', 'flip', 'control'],
-  sampling: ['balance_per_problem', 'drop_unanimous'],
-};
 
 function* unread(chooser: string, section: object, defaults: object): Generator<Conflict> {
   const [name, key] = chooser.split('.') as [string, string];
