@@ -33,7 +33,9 @@ export function letterOf(text: string): string | undefined {
     .replace(/\\(?:text|textbf|mathrm|mathbf|boldsymbol)\{([^{}]*)\}/g, '$1')
     .replace(/\\[ ,;:!]|~/g, ' ')
     .replace(/[*_`$]/g, '');
-  return /^\s*\(?([A-Z])\)?(?:\s*[.:]?\s*$|[).:]\s+(?!(?:and|or)\b|[&/,;(]))/i.exec(bare)?.[1]?.toUpperCase();
+  return /^\s*\(?([A-Z])\s?\)?(?:\s*[.:]?\s*$|[).:]\s+(?!(?:and|or)\b|[&/,;(]))/i
+    .exec(bare)?.[1]
+    ?.toUpperCase();
 }
 
 /** Whether both are the same choice; undefined if the letters do not decide. */

@@ -13,10 +13,17 @@ const DASHED = /\s-\s(?=\p{L}{2})[^\d$\\=<>≤≥+*/^]*$/u;
 const BRACKETS = /^([^()[\]]*[^()[\]\s])\s+(?:\(([^()]*)\)|\[([^[\]]*)\])$/;
 /** Words in brackets with which the value is another. */
 const OTHER = /^(?:mod|base|sqrt|dozens?|(?:hundred|thousand|million|billion|trillion)s?)$/i;
+/** A verdict before its reason: `No, they do not meet`; not the first of several, nor one that is taken back. */
+const VERDICT =
+  /^\W*(yes|no|true|false)(?=(?:\s*[,;:]|\s+[-–—]+)\s|,?\s+(?:because|since|as)\b)(?!.*\b(?:yes|no|true|false|wait|sorry|actually)\b)/is;
+/** A name before its reason: `Tom, who has more`. */
+const NAME = /^((?:[\p{L}'’-]+ ?){1,3}?),?\s+(?:because|since|who|whose)\b/u;
 const STEPS = 2000;
 
 /** The answer at the beginning of a sentence: `14 (7*2)` and `14, which is 7*2` are 14. The whole sentence where it begins with none. */
 export function withoutDerivation(said: string): string {
+  const [, verdict] = VERDICT.exec(said) ?? NAME.exec(said) ?? [];
+  if (verdict !== undefined) return verdict;
   const at =
     [AFTER, REMARK, DASHED]
       .map((words) => said.search(words))

@@ -44,8 +44,7 @@ export function extractAnswer(
   { expect = 'any', inReasoning = false }: ExtractionOptions = {},
 ): ExtractedAnswer | undefined {
   checkText('extractAnswer', text);
-  const { text: read, body } = withoutMarkdown(tagged(withoutReasoning(text, inReasoning)), isBare);
-  const spoken = withoutRunOn(read);
+  const { spoken, body } = spokenPart(text, inReasoning);
   const found = (answer: string | undefined, method: ExtractionMethod) =>
     answer === undefined || normalise(answer) === '' ? undefined : { answer: answer.trim(), method };
   const boxed = lastBoxed(spoken);
@@ -75,6 +74,17 @@ export function extractAnswer(
   const last =
     letter ?? (value && !isDeclined ? ownValue(value, spoken, DENIES) : undefined) ?? lastChoice(spoken);
   return last && found(last.answer, last.method);
+}
+
+/** The sentence behind the last phrase that announces an answer: `January 5, 2021`, of which the answer is 2021. */
+export function announced(text: string, { inReasoning = false }: ExtractionOptions = {}): string | undefined {
+  return lastPhrase(spokenPart(text, inReasoning).spoken)?.text;
+}
+
+/** What counts of a text, and where in it the words begin. */
+function spokenPart(text: string, inReasoning: boolean): { readonly spoken: string; readonly body: number } {
+  const { text: read, body } = withoutMarkdown(tagged(withoutReasoning(text, inReasoning)), isBare);
+  return { spoken: withoutRunOn(read), body };
 }
 
 const REASONING_END = /<\/(?:think|thinking|thought|reasoning)>/gi;
@@ -290,17 +300,18 @@ function isProse(content: string): boolean {
   );
 }
 
-/** A letter in brackets or after `option`; alone it is one of the first ten, since later ones are names of values. */
+/** A letter in brackets or after `option`, there also a small one; alone one of the first ten: later ones name values. */
 const CHOICE =
-  /(?<![\p{L}\d'’])(?:\(([A-Z])\)|(?<=\b(?:option|choice)(?: is)? )([A-Z])|\(?([A-J])\)?)(?![\p{L}\d'’])/gu;
+  /(?<![\p{L}\d'’])(?:\(([A-Z])\)|(?<=\b(?:[Oo]ption|[Cc]hoice)(?: is)? )(?:([A-Z])|\(?([a-h])\)?(?=[.,:)]|\s*$|\s+is\b))|\(?([A-J])\)?)(?![\p{L}\d'’])/gu;
 
 function lastChoice(text: string): Value | undefined {
   let last: Value | undefined;
   for (const match of text.matchAll(CHOICE)) {
-    const letter = match[1] ?? match[2] ?? (match[3] as string);
+    const [, bracketed, named, small, bare] = match;
+    const letter = bracketed ?? named ?? small ?? (bare as string);
     // "A" before a small word is an article, and "I" is a person.
     const isWord =
-      match[3] === 'I' || (match[3] === 'A' && /^A\s\p{Ll}/u.test(text.slice(match.index, match.index + 3)));
+      bare === 'I' || (bare === 'A' && /^A\s\p{Ll}/u.test(text.slice(match.index, match.index + 3)));
     if (DENIES.test(text.slice(Math.max(0, match.index - 20), match.index))) continue;
     if (!isWord) last = { at: match.index, answer: letter, method: 'choice' };
   }

@@ -2,7 +2,13 @@
 import { checkText } from '../native/errors.js';
 import { choiceOf, letterOf } from './choice.js';
 import { answers, type Equality, type EqualityMethod, type EqualityOptions } from './equal.js';
-import { type ExtractionMethod, type ExtractionOptions, extractAnswer, isMarked } from './extract.js';
+import {
+  announced,
+  type ExtractionMethod,
+  type ExtractionOptions,
+  extractAnswer,
+  isMarked,
+} from './extract.js';
 import { normalise, plainForm } from './normalise.js';
 
 export interface GradeOptions extends EqualityOptions, ExtractionOptions {
@@ -32,12 +38,30 @@ export function grade(prediction: string, reference: string, options: GradeOptio
   const reading: ExtractionOptions = isChoice ? { ...options, expect: 'choice' } : options;
   const answer = options.ended === false ? undefined : extractAnswer(prediction, reading);
   if (answer === undefined) return { correct: false, got: null, expected, found: null, method: null };
-  const letter = isChoice ? letterOf(expected) : undefined;
-  const { equal, method }: Equality =
-    letter !== undefined && letterOf(answer.answer) === letter
-      ? { equal: true, method: 'choice' }
-      : answers(answer.answer, expected, options);
-  return { correct: equal, got: answer.answer, expected, found: answer.method, method };
+  const letter = letterOf(expected);
+  // A small letter alone may be a variable: then only what is marked as a choice, or one of the first five, is one.
+  const chooses = isChoice || /^(?:\W*\p{L}\s?[).:]|[A-E]$)/u.test(answer.answer);
+  if (letter !== undefined && chooses && letterOf(answer.answer) === letter)
+    return { correct: true, got: answer.answer, expected, found: answer.method, method: 'choice' };
+  const { equal, method }: Equality = answers(answer.answer, expected, options);
+  if (equal || answer.method !== 'phrase')
+    return { correct: equal, got: answer.answer, expected, found: answer.method, method };
+  // `Team 3` and `January 5, 2021` are more than their last value.
+  const said = announced(prediction, reading) ?? '';
+  return isSame(said, expected)
+    ? { correct: true, got: said, expected, found: answer.method, method: 'text' }
+    : { correct: false, got: answer.answer, expected, found: answer.method, method };
+}
+
+/** Whether two texts have the same words and signs. */
+function isSame(a: string, b: string): boolean {
+  const plain = (text: string) =>
+    text
+      .toLowerCase()
+      .replace(/\s+/g, ' ')
+      .replace(/[.\s]+$/, '')
+      .trim();
+  return plain(a) === plain(b);
 }
 
 /**

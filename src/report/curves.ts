@@ -40,7 +40,7 @@ const KINDS: readonly PlotKind[] = [
   {
     id: 'reward',
     title: 'Reward',
-    keys: ['reward_mean', 'reward_min', 'reward_max', /^term_/, /^reward_(?!seconds|std)/],
+    keys: ['reward_mean', 'reward_min', 'reward_max', /^term_/, /^reward_(?!seconds|std|network)/],
     about: 'Mean, smallest and largest reward of a rollout batch, and what each source of rewards said.',
   },
   {

@@ -256,6 +256,30 @@ describe('extractAnswer', () => {
     expect(grade(text, letter, { expect: 'choice' }).correct).toBe(true);
   });
 
+  it.each([
+    ['The answer is a ) 38', 'a', 'b'],
+    ['\\boxed{c) 12}', 'c', 'b'],
+    ['Answer: c)', 'c', 'C) and D)'],
+    ['The answer is A.', 'a', 'x'],
+    ['The correct option is e) none of these', 'e', 'n'],
+    ['Option (b) is correct.', 'b', 'o'],
+    ['The answer is No, it is not valid.', 'no', 'valid'],
+    ['The answer is no, because 3 is odd.', 'no', '3'],
+    ['The answer is yes because 4 is even.', 'Yes', '4'],
+    ['**Answer:** No - the lines never meet.', 'No', 'yes'],
+    ['The answer is true, since 3>2.', 'true', '2'],
+    ['The answer is True, False, True', 'True, False, True', 'True'],
+    ['The answer is no, wait, yes', 'no, wait, yes', 'no'],
+    ['The answer is Tom, who has more.', 'Tom', 'Eva'],
+    ['The answer is January 5, 2021.', 'January 5, 2021', 'January 6, 2021'],
+    ['The answer is Team 3', 'Team 3', 'Team 4'],
+    ['Answer: None of the above', 'none of the above', 'all of the above'],
+    ['The answer is f(x)', 'f(x)', 'f'],
+  ])('reads %j as %j, not as %j', (text, right, wrong) => {
+    expect(grade(text, right).correct).toBe(true);
+    expect(grade(text, wrong).correct).toBe(false);
+  });
+
   it('prefers a letter if a choice is expected', () => {
     const text = 'It must be B, since 3 is more than 2.';
     expect(extractAnswer(text)?.answer).toBe('2');
