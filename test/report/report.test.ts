@@ -134,6 +134,21 @@ describe('the metrics of a run', () => {
     expect(group?.plots[0]?.series).toEqual([{ key: 'loss', x: [1, 2, 3, 4], y: [1, 2, 1, 2] }]);
     expect(group?.plots.map(({ steps }) => steps)).toEqual([4, 4]);
   });
+
+  it('show the loss of a reward network among losses, not among rewards', () => {
+    const path = join(folder, 'network.jsonl');
+    writeFileSync(
+      path,
+      '{"step":1,"phase":"ppo","phase_step":1,"tokens":1,"loss":1,"reward_mean":0.5,"reward_network_loss":0.7}\n',
+    );
+    const log = new MetricLog(path);
+    log.read();
+    expect(curves(log)[0]?.plots.map(({ id, series }) => [id, series[0]?.key])).toEqual([
+      ['ppo/loss', 'loss'],
+      ['ppo/reward', 'reward_mean'],
+      ['ppo/terms', 'reward_network_loss'],
+    ]);
+  });
 });
 
 describe('judged solutions', () => {
