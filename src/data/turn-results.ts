@@ -56,8 +56,8 @@ const exitCodeOf = (value: Row): unknown =>
     (one) => typeof one === 'number' || (typeof one === 'string' && /^-?\d+$/.test(one)),
   );
 
-/** Reads from an object of JSON whether its call succeeded; undefined where it has no sign of it. */
-function objectSays(value: Row): 0 | 1 | undefined {
+/** Reads from an object, a result or its message, whether its call succeeded; undefined where it has no sign of it. */
+export function objectSays(value: Row): 0 | 1 | undefined {
   // Codex has the exit code in `metadata`.
   const inner = Object.values(value).filter(isRow).map(exitCodeOf);
   const code = [exitCodeOf(value), ...inner].find((one) => one !== undefined);
@@ -67,7 +67,8 @@ function objectSays(value: Row): 0 | 1 | undefined {
   if (isTrue(value.is_error) || isTrue(value.isError)) return 0;
   if (isFalse(value.success) || isFalse(value.ok)) return 0;
   if (typeof value.status === 'string' && /^(?:error|fail(?:ed|ure)?)$/i.test(value.status)) return 0;
-  return isNoError(value.error) && isNoError(value.errors) ? undefined : 0;
+  if (!isNoError(value.error) || !isNoError(value.errors)) return 0;
+  return isFalse(value.is_error) || isFalse(value.isError) ? 1 : undefined;
 }
 
 /** The exit code that a result says in words: the one that it begins with, else the last. */
@@ -130,9 +131,11 @@ const WRITTEN_RESULT = /<tool_response>\s*([\s\S]*?)\s*<\/tool_response>/g;
 /** Beginning of a call in a turn's text, where it was not read apart: Hermes and Qwen, Mistral, Llama 3. */
 const WRITTEN_CALL = /<tool_call>|\[TOOL_CALLS\]|<\|python_tag\|>|^\s*\{\s*"name"\s*:/;
 
-function resultsIn({ role, content }: Message): string[] {
+/** What the results in a message say: what it says of itself, else what its content says. */
+function resultsIn({ role, content, is_error: failed }: Message): (0 | 1)[] {
+  if (role === 'tool' && typeof failed === 'boolean') return [failed ? 0 : 1];
   const written = [...content.matchAll(WRITTEN_RESULT)].map(([, inner = '']) => inner);
-  return written.length === 0 && role === 'tool' ? [content] : written;
+  return (written.length === 0 && role === 'tool' ? [content] : written).map(resultSays);
 }
 
 /** The results of each turn: by the id of the call where a turn up to there has it, since some come late, else by their place. */
@@ -161,7 +164,7 @@ export function labelsByResults(
   const results = resultsByTurn(steps);
   return steps.map(({ text, message }, i) => {
     const told = (results[i] as Message[]).flatMap(resultsIn);
-    if (told.length > 0) return told.every((content) => resultSays(content) === 1) ? 1 : 0;
+    if (told.length > 0) return told.includes(0) ? 0 : 1;
     const isLast = i === steps.length - 1;
     if (!isLast || answer === undefined || callsOf(message).length > 0 || WRITTEN_CALL.test(text))
       return null;

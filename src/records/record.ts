@@ -49,10 +49,14 @@ export const MESSAGE_EXTRAS = [
   'thinking',
   'tool_calls',
   'tool_call_id',
+  'is_error',
   'name',
   'parts',
 ] as const;
-/** `parts` are the texts of a content that has several; `content` has them in lines of their own. */
+/**
+ * `is_error` says of a result of a tool whether its call failed; absent where its content alone may say so. `parts` are the
+ * texts of a content that has several; `content` has them in lines of their own.
+ */
 export type MessageExtras = { readonly [Key in (typeof MESSAGE_EXTRAS)[number]]?: unknown };
 
 /** One turn of a conversation. */

@@ -1,6 +1,8 @@
 // What a result of a tool says about the turn that asked for it.
 import { expect, it } from 'vitest';
+import { messagesOf } from '../../src/data/sources/chat.js';
 import { labelsByResults, resultSays } from '../../src/data/turn-results.js';
+import type { Message } from '../../src/records/record.js';
 
 it.each([
   ['{"exit_code": 0, "output": "error: none"}', 1],
@@ -130,4 +132,23 @@ it('calls and results that stand in the text, as dumps of rollouts keep them, co
   // A call at the end, whose result the dump does not have, is no answer.
   for (const text of [call, '[TOOL_CALLS][{"name": "f"}] 19', '{"name": "f", "parameters": {"n": 19}}'])
     expect(labelsByResults([{ text }], '19')).toEqual([null]);
+});
+
+// Claude, MCP, LangChain, mini-swe-agent and Codex mark a message, not its text.
+it.each([
+  [{}, 1],
+  [{ is_error: true }, 0],
+  [{ isError: 'true' }, 0],
+  [{ is_error: false, content: 'Error: this is what the log says' }, 1],
+  [{ status: 'error' }, 0],
+  [{ status: 'success', content: 'Error: no such file' }, 0],
+  [{ extra: { returncode: 1 } }, 0],
+  [{ exit_code: 0, content: '3 failed' }, 1],
+  [{ is_error: null }, 1],
+])('a result whose message has %j is %d', (fields, says) => {
+  const [message] = messagesOf([{ role: 'tool', content: 'x', ...fields }], 'here');
+  expect(labelsByResults([{ text: 'it', results: [message as Message] }], undefined)).toEqual([says]);
+  // Records keep it.
+  const kept = messagesOf(JSON.parse(JSON.stringify([message])), 'here');
+  expect(kept).toEqual([message]);
 });

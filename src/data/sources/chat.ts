@@ -12,6 +12,7 @@ import {
 import { areParts, contentOf } from '../../tokenizer/content-parts.js';
 import { BadRow } from '../bad-row.js';
 import { checkedText, describeValue, isRow, labelValue, misfit, type Row } from '../columns.js';
+import { objectSays } from '../turn-results.js';
 import type { ConversionLog, ReadingOptions } from './source.js';
 
 const SPEAKERS: Readonly<Record<string, string>> = { human: 'user', gpt: 'assistant', observation: 'tool' };
@@ -55,7 +56,10 @@ export function messageOf(turn: unknown, where: string, mayBeEmpty = false): Mes
   const isSilent = (given === undefined || given === null || given === '') && mayBeSilent;
   const texts = isSilent ? [] : textsIn(given, where);
   if (!isSilent) checkedText(texts.join(''), `the content of ${where}`);
-  return { role: speaker, ...contentOf(texts), ...extras };
+  const { is_error: _, ...others } = extras;
+  const says = speaker === 'tool' ? objectSays({ ...turn, content: undefined }) : undefined;
+  const failed = says === undefined ? {} : { is_error: says === 0 };
+  return { role: speaker, ...contentOf(texts), ...others, ...failed };
 }
 
 /** A call or a list of calls in JSON, `{"name": …, "arguments": {…}}`, as the `tool_calls` that templates read. */
