@@ -17,7 +17,7 @@ const OTHER = /^(?:mod|base|sqrt|dozens?|(?:hundred|thousand|million|billion|tri
 const VERDICT =
   /^\W*(yes|no|true|false)(?=(?:\s*[,;:]|\s+[-–—]+)\s|,?\s+(?:because|since|as)\b)(?!.*\b(?:yes|no|true|false|wait|sorry|actually)\b)/is;
 /** A name before its reason: `Tom, who has more`. */
-const NAME = /^((?:[\p{L}'’-]+ ?){1,3}?),?\s+(?:because|since|who|whose)\b/u;
+const NAME = /^(\p{Lu}[\p{L}'’-]*(?: \p{Lu}[\p{L}'’-]*){0,2}),?\s+(?:because|since|who|whose)\b/u;
 const STEPS = 2000;
 
 /** The answer at the beginning of a sentence: `14 (7*2)` and `14, which is 7*2` are 14. The whole sentence where it begins with none. */

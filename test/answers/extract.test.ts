@@ -274,6 +274,7 @@ describe('extractAnswer', () => {
     ['The answer is January 5, 2021.', 'January 5, 2021', 'January 6, 2021'],
     ['The answer is Team 3', 'Team 3', 'Team 4'],
     ['Answer: None of the above', 'none of the above', 'all of the above'],
+    ['\\boxed{5}. The final answer is positive, because two are negative.', '5', 'positive'],
     ['The answer is f(x)', 'f(x)', 'f'],
   ])('reads %j as %j, not as %j', (text, right, wrong) => {
     expect(grade(text, right).correct).toBe(true);
