@@ -81,7 +81,7 @@ export function announced(text: string, { inReasoning = false }: ExtractionOptio
   return lastPhrase(spokenPart(text, inReasoning).spoken)?.text;
 }
 
-/** What counts of a text, and where in it the words begin. */
+/** Cuts a text to what counts of it, and finds where its words begin. */
 function spokenPart(text: string, inReasoning: boolean): { readonly spoken: string; readonly body: number } {
   const { text: read, body } = withoutMarkdown(tagged(withoutReasoning(text, inReasoning)), isBare);
   return { spoken: withoutRunOn(read), body };

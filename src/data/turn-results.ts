@@ -131,7 +131,7 @@ const WRITTEN_RESULT = /<tool_response>\s*([\s\S]*?)\s*<\/tool_response>/g;
 /** Beginning of a call in a turn's text, where it was not read apart: Hermes and Qwen, Mistral, Llama 3. */
 const WRITTEN_CALL = /<tool_call>|\[TOOL_CALLS\]|<\|python_tag\|>|^\s*\{\s*"name"\s*:/;
 
-/** What the results in a message say: what it says of itself, else what its content says. */
+/** Reads the results in a message: what it says of itself, else what its content says. */
 function resultsIn({ role, content, is_error: failed }: Message): (0 | 1)[] {
   if (role === 'tool' && typeof failed === 'boolean') return [failed ? 0 : 1];
   const written = [...content.matchAll(WRITTEN_RESULT)].map(([, inner = '']) => inner);
