@@ -10,7 +10,8 @@ export interface VerdictPattern {
 
 /**
  * Verdicts by step, 1 for right; null where none can be read. With {step}, the last verdict of a step counts. Without, a text with more
- * verdicts than steps has none, since nothing says which belongs to which step. `\text{…}` around a word is ignored.
+ * verdicts than steps has none, since nothing says which belongs to which step, and other words in the place of a verdict are one that
+ * cannot be read. `\text{…}` around a word is ignored, and capitals where the words differ without them.
  */
 export function readVerdicts(
   written: string,
@@ -18,25 +19,24 @@ export function readVerdicts(
   { step, verdict, words }: VerdictPattern,
 ): (1 | 0 | null)[] {
   const text = written.replace(/\\text\{([^{}]*)\}/g, '$1');
-  const found = verdictsIn(text, verdict, words);
+  const all = verdictsIn(text, verdict, words);
   if (step === undefined)
-    return Array.from({ length: steps }, (_, i) =>
-      found.length > steps ? null : (found[i]?.verdict ?? null),
-    );
-  const heads = headsIn(text, step, steps);
+    return Array.from({ length: steps }, (_, i) => (all.length > steps ? null : (all[i]?.verdict ?? null)));
+  const found = all.filter(({ verdict: said }) => said !== null);
+  const heads = headsIn(text, step);
   const own: (1 | 0 | null)[] = Array.from({ length: steps }, () => null);
   let next = 0;
   for (const { at, verdict: said } of found) {
     while (next < heads.length && (heads[next] as Head).at < at) next++;
     const head = heads[next - 1];
-    if (head) own[head.step] = said;
+    if (head && head.step < steps) own[head.step] = said;
   }
   return own;
 }
 
 interface Head {
   readonly at: number;
-  /** From 0. */
+  /** From 0; a part on a step that is not there has one too. */
   readonly step: number;
 }
 
@@ -49,13 +49,13 @@ const BEFORE = 64;
  * Beginnings of the parts on the steps, in order. Where each step that has one has one that begins a line, only those count: in
  * `Step 2: by Step 1: …` the part on step 2 goes on.
  */
-function headsIn(text: string, pattern: string, steps: number): Head[] {
+function headsIn(text: string, pattern: string): Head[] {
   const [before, after] = parted(pattern, '{step}');
   const all = placesOf(text, before).flatMap((at) => {
     const digits = /^\d{1,6}/.exec(text.slice(at + before.length, at + before.length + 6))?.[0];
     if (digits === undefined || !text.startsWith(after, at + before.length + digits.length)) return [];
     const step = Number(digits) - 1;
-    return step >= 0 && step < steps ? [{ at, step }] : [];
+    return step >= 0 ? [{ at, step }] : [];
   });
   const first = all.filter(({ at }) => LINE_BEGINS.test(text.slice(Math.max(0, at - BEFORE), at)));
   const begun = new Set(first.map(({ step }) => step));
@@ -65,16 +65,26 @@ function headsIn(text: string, pattern: string, steps: number): Head[] {
 /** After `correct` the rest of `correctness`. */
 const BEGINS_WITH_WORD = /^[\p{L}\p{M}\p{N}_]/u;
 
+/** Words that may stand in the place of a verdict; numbers and formulas stand in boxes for themselves. */
+const WORDS = /^\s*\p{L}[\p{L}' -]{2,40}$/u;
+
 function verdictsIn(text: string, pattern: string, words: VerdictPattern['words']) {
   const [before, after] = parted(pattern, '{verdict}');
-  return placesOf(text, before).flatMap((at) => {
+  const [right, wrong] = words.map((word) => word.toLowerCase());
+  const read = (part: string) => (right === wrong ? part : part.toLowerCase());
+  return placesOf(text, before).flatMap((at): { at: number; verdict: 1 | 0 | null }[] => {
     const start = at + before.length;
-    const said = words.findIndex(
-      (word) =>
-        text.startsWith(`${word}${after}`, start) &&
-        (after !== '' || !BEGINS_WITH_WORD.test(text.slice(start + word.length, start + word.length + 2))),
-    );
-    return said < 0 ? [] : [{ at, verdict: said === 0 ? (1 as const) : (0 as const) }];
+    const said = words.findIndex((word) => {
+      const end = start + word.length;
+      return (
+        read(text.slice(start, end)) === read(word) &&
+        text.startsWith(after, end) &&
+        (after !== '' || !BEGINS_WITH_WORD.test(text.slice(end, end + 2)))
+      );
+    });
+    if (said >= 0) return [{ at, verdict: said === 0 ? 1 : 0 }];
+    const end = after === '' ? -1 : text.indexOf(after, start);
+    return end >= 0 && end - start <= 42 && WORDS.test(text.slice(start, end)) ? [{ at, verdict: null }] : [];
   });
 }
 

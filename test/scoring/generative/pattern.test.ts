@@ -9,8 +9,11 @@ describe('verdicts in a text', () => {
   it.each([
     ['Step 1: 2 + 3 is 5. \\boxed{correct}\nStep 2: no. \\boxed{incorrect}', [1, 0, null]],
     ['Fine: \\boxed{\\text{correct}}, then $\\boxed{correct}$ and \\boxed{correct}.', [1, 1, 1]],
-    // Numbers in boxes, other words and halves of a box say nothing.
-    ['\\boxed{7} \\boxed{Correct} \\boxed{correct \\boxed{correct}', [1, null, null]],
+    // Numbers in boxes and halves of a box say nothing.
+    ['\\boxed{7} \\boxed{Correct} \\boxed{correct \\boxed{incorrect}', [1, 0, null]],
+    // Other words keep the place of a verdict.
+    ['\\boxed{correct} \\boxed{not sure} \\boxed{incorrect}', [1, null, 0]],
+    ['\\boxed{correct} \\boxed{n + 1} \\boxed{x} \\boxed{incorrect}', [1, 0, null]],
     // Four verdicts on three steps: nothing says which is whose.
     ['\\boxed{correct}'.repeat(4), [null, null, null]],
     ['', [null, null, null]],
@@ -23,6 +26,9 @@ describe('verdicts in a text', () => {
     // Thought better of it; and a part without a verdict takes none from the next.
     ['Step 1: it is right. Wait, it is wrong.\nStep 2: hm.\nStep 3: it is right.', [0, null, 1]],
     ['Step 1: is right.\nStep 1: is wrong.', [0, null, null]],
+    // A step that is not there is none of those before it.
+    ['Step 1: is right.\nStep 4: is wrong.', [1, null, null]],
+    ['Step 1: it is Right.\nStep 2: it is WRONG. It is fine.', [1, 0, null]],
     [
       'It is right. Step 4: is right. Step 0: is right. Step 12345678: is right. Step x: is wrong.',
       [null, null, null],
