@@ -1,4 +1,5 @@
 import { DataError, type FilePosition } from '../files/data-error.js';
+import { attempt } from '../native/attempt.js';
 import { defined, type OptionsOf } from '../native/defined.js';
 import { checkOptions, invalid } from '../native/errors.js';
 import { shown } from '../native/shown.js';
@@ -278,13 +279,18 @@ function detected(row: Row, position: FilePosition, withProblems: boolean): Sour
   const source = detectSource(row);
   if (source !== undefined) return source;
   const unread = LISTS.find((column) => typeof row[column] === 'string' && /^\s*[[{]/.test(row[column]));
-  if (unread !== undefined)
+  if (unread !== undefined) {
+    const text = row[unread] as string;
+    const isList = Array.isArray(attempt(() => JSON.parse(text)));
     throw new DataError(
       'format',
-      `column '${unread}' holds the text ${JSON.stringify(shortened(row[unread] as string))}, which is no list in JSON or as Python prints it; ` +
-        'write lists as JSON (json.dumps), or the rows as JSON lines or Parquet',
+      `column '${unread}' holds the text ${JSON.stringify(shortened(text))}, ` +
+        (isList
+          ? 'a list written as a text; write the list itself'
+          : 'which is no list in JSON or as Python prints it; write lists as JSON (json.dumps), or the rows as JSON lines or Parquet'),
       position,
     );
+  }
   const layout = detectLayout(row);
   if (layout && withProblems) return sourceNamed('problems');
   if (layout)

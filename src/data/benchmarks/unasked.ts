@@ -29,12 +29,38 @@ const ANNOTATION = /\.(?:responses|suggestion)$/;
 /** Columns that may call a solution wrong, in rows of layouts without labels too. */
 const MARK = /^(?:(?:is_)?(?:correct|right)|correctness|labels?|outcome|passed|verdict)$/i;
 const WRONG = /^(?:false|0|no|-|wrong|incorrect)$/i;
+/** Those that are no class of a text but its verdict. */
+const WRONG_WORD = /^(?:wrong|incorrect)$/i;
 
-/** Parts that the layout of that name left unread in a row that gave these records: columns for chat templates, and verdicts. */
+/** Words of annotators' programs for a row that is not to be used, and columns that have them. */
+const DISCARDED = /^(?:discarded|rejected|skipped|cancelled|canceled|ignored?|invalid)$/i;
+const STATUS = /^_?(?:record_|response_|annotation_|review_)?status$/i;
+/** Columns that say so by true, and by false. */
+const UNUSED = /^(?:was_)?(?:discarded|skipped|cancelled|canceled|ignored?|deleted|excluded?)$/i;
+const USED = /^(?:is_)?(?:accepted|approved|valid)$/i;
+/** Columns with the weight of a row in the loss. */
+const WEIGHT = /^(?:(?:sample|row|loss|example)_)?weight$/i;
+
+/**
+ * Parts that the layout of that name left unread in a row that gave these records: columns for chat templates, verdicts, weights, and
+ * marks of rows that are not to be used.
+ */
 export const unreadParts = (row: Row, records: readonly StepRecord[], source: string): readonly string[] => [
   ...unreadColumns(row, records),
   ...unreadVerdicts(row, records, source),
+  ...Object.entries(row).flatMap(([name, value]) =>
+    isDiscarded(name, value)
+      ? [`discarded ${name}`]
+      : typeof value === 'number' && value !== 1 && WEIGHT.test(name)
+        ? [`weight ${name}`]
+        : [],
+  ),
 ];
+
+const isDiscarded = (name: string, value: unknown): boolean =>
+  (value === true && UNUSED.test(name)) ||
+  (value === false && USED.test(name)) ||
+  (typeof value === 'string' && STATUS.test(name) && DISCARDED.test(value.trim()));
 
 /** Counted as `verdict NAME`: the row's verdicts that none of its records has; of marks those that call something wrong. */
 function unreadVerdicts(row: Row, records: readonly StepRecord[], source: string): readonly string[] {
@@ -44,10 +70,13 @@ function unreadVerdicts(row: Row, records: readonly StepRecord[], source: string
   // A problem without a solution, and a text alone, of a corpus say, have other labels.
   const isSolved = ({ prompt, steps }: StepRecord) => prompt !== '' && steps.length > 0;
   const lacksLabels = records.some((record) => isSolved(record) && !isLabelled(record));
-  const isWrong = (value: unknown) =>
-    (Array.isArray(value) ? value : [value]).some((one) => WRONG.test(`${one}`.trim()));
+  const isUnlabelled = records.length > 0 && !records.some(isLabelled);
+  const says = (value: unknown, wrong: RegExp) =>
+    (Array.isArray(value) ? value : [value]).some((one) => wrong.test(`${one}`.trim()));
   const isUnread = ([name, value]: [string, unknown]) =>
-    ANNOTATION.test(name) ? !isEmpty(value) : lacksLabels && MARK.test(name) && isWrong(value);
+    ANNOTATION.test(name)
+      ? !isEmpty(value)
+      : MARK.test(name) && ((lacksLabels && says(value, WRONG)) || (isUnlabelled && says(value, WRONG_WORD)));
   return Object.entries(row)
     .filter(isUnread)
     .map(([name]) => `verdict ${name}`);
@@ -123,13 +152,15 @@ function isEmpty(value: unknown): boolean {
   return typeof value === 'object' && Object.keys(value).length === 0;
 }
 
-/** Sentences on such parts, on verdicts, on nulls of tables and on doubtful labels, from the counts of rows by part. */
+const NAMED_KINDS = ['verdict', 'null', 'weight', 'discarded'] as const;
+
+/** Sentences on such parts, on verdicts, weights, discarded rows, nulls of tables and doubtful labels, from the counts of rows by part. */
 export function unaskedWarning(counts: ReadonlyMap<string, number> | undefined): string[] {
-  const kinds = { verdict: '', null: '', part: '' };
+  const kinds = { verdict: '', null: '', weight: '', discarded: '', part: '' };
   for (const [part, rows] of counts ?? []) {
     if (part === DOUBTED_INDEX || part === SENTENCES) continue;
-    const kind = part.startsWith('verdict ') ? 'verdict' : part.startsWith('null ') ? 'null' : 'part';
-    const name = kind === 'verdict' ? part.slice('verdict '.length) : part;
+    const kind = NAMED_KINDS.find((one) => part.startsWith(`${one} `)) ?? 'part';
+    const name = kind === 'part' || kind === 'null' ? part : part.slice(kind.length + 1);
     kinds[kind] += `${kinds[kind] && ', '}${name} (${rows})`;
   }
   const doubted = counts?.get(DOUBTED_INDEX);
@@ -150,6 +181,14 @@ export function unaskedWarning(counts: ReadonlyMap<string, number> | undefined):
       ? [
           `rows have verdicts in ${kinds.verdict}, which are not read, so that wrong solutions may count as right ones; ` +
             'write them as labels (docs/reference/data.md has the layouts) or leave such rows out',
+        ]
+      : []),
+    ...(kinds.weight
+      ? [`rows have a weight other than 1 in ${kinds.weight}, which is not read: all rows count alike`]
+      : []),
+    ...(kinds.discarded
+      ? [
+          `rows say in ${kinds.discarded} that they are not to be used, and are read all the same; leave them out of the file`,
         ]
       : []),
     ...(kinds.null

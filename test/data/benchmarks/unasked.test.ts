@@ -171,3 +171,39 @@ it('another question beside the one that is read is counted, unless one holds th
   const { unasked } = await loadProblems(written(rows));
   expect(Object.fromEntries(unasked ?? [])).toEqual({ prompt: 1 });
 });
+
+it('rows that say that they are not to be used, and weights of rows, are counted', async () => {
+  const row = { problem: 'P', steps: ['a'], labels: [1] };
+  const { records, report } = loadRecords(
+    written([
+      { ...row, _status: 'discarded' },
+      { ...row, status: 'completed', skipped: false, accepted: true },
+      { ...row, was_cancelled: true },
+      { ...row, is_valid: false },
+      { ...row, status: 'rejected', sample_weight: 0 },
+      { ...row, weight: 1, rejected: 'a text' },
+    ]),
+  );
+  for await (const _ of records);
+  const texts = loadRecords(
+    written([
+      { text: '2 + 3 = 6', label: ['incorrect'] },
+      { text: 'a review', label: 0 },
+    ]),
+  );
+  for await (const _ of texts.records);
+  expect(Object.fromEntries(texts.report.unasked)).toEqual({ 'verdict label': 1 });
+  expect(Object.fromEntries(report.unasked)).toEqual({
+    'discarded _status': 1,
+    'discarded was_cancelled': 1,
+    'discarded is_valid': 1,
+    'discarded status': 1,
+    'weight sample_weight': 1,
+  });
+  expect(unaskedWarning(report.unasked)).toEqual([
+    expect.stringContaining('a weight other than 1 in sample_weight (1)'),
+    expect.stringContaining(
+      '_status (1), was_cancelled (1), is_valid (1), status (1) that they are not to be used',
+    ),
+  ]);
+});
