@@ -27,8 +27,9 @@ export function unreadColumns(row: Row, records: readonly Partial<StepRecord>[] 
 /** Columns of verdicts that no layout reads: a flat export of Argilla has these of each of its questions. */
 const ANNOTATION = /\.(?:responses|suggestion)$/;
 /** Columns that may call a solution wrong, in rows of layouts without labels too. */
-const MARK = /^(?:(?:is_)?(?:correct|right)|correctness|labels?|outcome|passed|verdict)$/i;
-const WRONG = /^(?:false|0|no|-|wrong|incorrect)$/i;
+const MARK =
+  /^(?:(?:is_)?(?:correct|right|success|successful|solved|resolved|passed)|correctness|labels?|outcome|verdict|scores?|rewards?)$/i;
+const WRONG = /^(?:false|0|no|-|-\d+(?:\.\d+)?|wrong|incorrect|fail|failed|failure)$/i;
 /** Those that are no class of a text but its verdict. */
 const WRONG_WORD = /^(?:wrong|incorrect)$/i;
 
@@ -71,8 +72,11 @@ function unreadVerdicts(row: Row, records: readonly StepRecord[], source: string
   const isSolved = ({ prompt, steps }: StepRecord) => prompt !== '' && steps.length > 0;
   const lacksLabels = records.some((record) => isSolved(record) && !isLabelled(record));
   const isUnlabelled = records.length > 0 && !records.some(isLabelled);
-  const says = (value: unknown, wrong: RegExp) =>
-    (Array.isArray(value) ? value : [value]).some((one) => wrong.test(`${one}`.trim()));
+  // Inspect writes `{"match": {"value": "I"}}`.
+  const says = (value: unknown, wrong: RegExp): boolean =>
+    isRow(value)
+      ? Object.entries(value).some(([name, one]) => (name === 'value' && one === 'I') || says(one, wrong))
+      : (Array.isArray(value) ? value : [value]).some((one) => wrong.test(`${one}`.trim()));
   const isUnread = ([name, value]: [string, unknown]) =>
     ANNOTATION.test(name)
       ? !isEmpty(value)

@@ -117,8 +117,16 @@ it('verdicts that no record has are counted: annotations of Argilla, and marks o
       { ...answer, 'label.responses': ['wrong'], 'label.suggestion': 'right' },
       { ...answer, correct: 'Incorrect' },
       { ...answer, label: false, correct: false },
+      { ...answer, scores: { match: { value: 'I', answer: '6' } } },
+      { ...answer, scores: { match: { value: 'C', answer: '6' } }, score: 0.2 },
+      { ...answer, reward: -1 },
+      { ...answer, success: false },
+      { ...answer, score: 0 },
     ]),
-  ).toEqual({ 'verdict label.responses': 1, 'verdict label.suggestion': 1, 'verdict correct': 1 });
+  ).toEqual({
+    ...{ 'verdict label.responses': 1, 'verdict label.suggestion': 1, 'verdict correct': 1 },
+    ...{ 'verdict scores': 1, 'verdict reward': 1, 'verdict success': 1, 'verdict score': 1 },
+  });
   expect(
     await countsOf([
       { problem: 'P', steps: ['a'], labels: [0], correct: false },
