@@ -1,5 +1,4 @@
 // Requests to a server, some at a time.
-import { setMaxListeners } from 'node:events';
 
 /**
  * Does `work` with every item, with `concurrency` of them at once. The first failure stops the others.
@@ -14,8 +13,6 @@ export async function atOnce<Item>(
 ): Promise<boolean> {
   const failed = new AbortController();
   const stop = signal ? AbortSignal.any([signal, failed.signal]) : failed.signal;
-  // Each request listens to it.
-  setMaxListeners(0, stop);
   const next = items.entries();
   const worker = async () => {
     for (const [i, item] of next) await work(item, i, stop);

@@ -1,5 +1,5 @@
 /** One HTTP request with a time limit for the connection and for every silence, and its response as it comes. */
-
+import { setMaxListeners } from 'node:events';
 import { Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest, Agent as SecureAgent } from 'node:https';
 import { exactText } from '../files/exact-json.js';
@@ -66,6 +66,8 @@ export async function send(
   body: object | undefined,
   signal: AbortSignal,
 ): Promise<Answer> {
+  // As many requests at once listen to it as its owner likes.
+  setMaxListeners(0, signal);
   const url = new URL(endpoint.base.href.replace(/\/$/, '') + path);
   const response = await respond(endpoint, url, body, signal);
   const { statusCode = 0, headers } = response;

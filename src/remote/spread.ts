@@ -1,5 +1,4 @@
 // Work spread over servers.
-import { setMaxListeners } from 'node:events';
 import { RemoteError } from './errors.js';
 
 export interface SpreadOptions<Server> {
@@ -33,8 +32,6 @@ export async function spread<Server, Item>(
     const lanes = live.map((server) => {
       const lost = new AbortController();
       const stop = AbortSignal.any([failed.signal, lost.signal, ...(signal ? [signal] : [])]);
-      // Each request listens to it.
-      setMaxListeners(0, stop);
       const lane = async () => {
         while (queue.length > 0 && !stop.aborted) {
           const item = queue.shift() as Item;

@@ -122,6 +122,21 @@ it('tries again where a server is busy, and asks several solutions at once but n
   expect(most).toBeGreaterThan(1);
 });
 
+it('lets many requests share one signal without a warning of Node', async () => {
+  says = [GOOD];
+  const judge = llmJudge({ url, model: 'critic', concurrency: 16 });
+  const said: string[] = [];
+  const hear = ({ name }: Error) => said.push(name);
+  process.on('warning', hear);
+  const { signal } = new AbortController();
+  const several = Array.from({ length: 16 }, (_, i) => ({ ...solution, steps: [`1+1=${i}`, '2+1=4'] }));
+  await judge.score(several, { signal });
+  await new Promise(setImmediate);
+  process.off('warning', hear);
+  expect(most).toBeGreaterThan(10);
+  expect(said).toEqual([]);
+});
+
 it('asks nothing twice that its cache has, also after a line was cut short', async () => {
   says = [GOOD];
   const cache = join(folder, 'cache.jsonl');
