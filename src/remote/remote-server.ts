@@ -2,7 +2,7 @@
 import type { SourceOptions, SourceSample } from '../generate/sample-source.js';
 import { invalid } from '../native/errors.js';
 import { atOnce } from './at-once.js';
-import { RemoteError } from './errors.js';
+import { PassingFailure, RemoteError } from './errors.js';
 import { jsonEvents } from './events.js';
 import { type Endpoint, endpointOf, received, StatusError, send } from './http-request.js';
 import { STEPTRAIN, VLLM } from './openai.js';
@@ -130,7 +130,11 @@ export class RemoteServer {
       const { chunks } = await send(endpoint, protocol.path, protocol.body(request), signal);
       const reader = protocol.reader(request);
       for await (const event of jsonEvents(chunks)) reader.push(event);
-      return reader.end();
+      const samples = reader.end();
+      // The last token has the reward, so that there is one.
+      if (samples.some(({ tokens }) => tokens.length === 0))
+        throw new PassingFailure('the server ended a sample before its first token');
+      return samples;
     });
   }
 

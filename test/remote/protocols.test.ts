@@ -160,6 +160,10 @@ describe('vLLM', () => {
     ['the server ended a sample with abort', [ids(0, [5], { finish_reason: 'abort' })]],
     ['a sample without its end', [ids(0, [5, 6, 7, 8], { finish_reason: 'length' }), usage]],
     [
+      'a sample before its first token',
+      [ids(0, [5, 6, 7, 8], { finish_reason: 'length' }), ids(1, [], { finish_reason: 'stop' }), usage],
+    ],
+    [
       '3 tokens where the server counts 4',
       [ids(0, [5, 6], { finish_reason: 'length' }), ids(1, [5], { finish_reason: 'stop' }), usage],
     ],
