@@ -220,6 +220,10 @@ async function* readAll(
   }
 }
 
+/** Columns with the problem of which a row's is a variant. */
+const ORIGINALS = ['original_question', 'original_problem'];
+const isText = (value: unknown): value is string => typeof value === 'string' && value.trim() !== '';
+
 /** Whether Prodigy wrote the row, and who annotated it accepted it not. */
 const isUnaccepted = (row: Row): boolean =>
   ('_input_hash' in row || '_task_hash' in row) && (row.answer === 'reject' || row.answer === 'ignore');
@@ -264,7 +268,8 @@ class RowReader {
     }
     const found = this.source.convert(row, conversion, log);
     for (const part of unreadParts(row, found, this.source.name)) log.unasked(part);
-    return found;
+    const original = ORIGINALS.map((column) => row[column]).find(isText);
+    return original === undefined ? found : found.map((record) => ({ ...record, original }));
   }
 
   /** Counts the rows after the last one, where their indices are 1 and 0 alone, as marks of whole solutions are. */

@@ -101,6 +101,8 @@ export interface StepRecord extends TemplateInputs {
   readonly context_wrong?: true;
   /** The group by which metrics are broken down: the value of the column that `data.group_by` names. */
   readonly group?: string;
+  /** The problem of which this one is a variant, as those of MetaMathQA are; all variants are in one part of a split. */
+  readonly original?: string;
   readonly provenance?: Provenance;
 }
 

@@ -54,7 +54,8 @@ export type PartOf = ReturnType<typeof splitter>;
 
 /** The record in each part: whole in one or, split by sample, without the labels of the other parts. */
 function divide(record: StepRecord, { split_unit }: DataConfig, partOf: PartOf): [Part, StepRecord][] {
-  if (split_unit === 'problem') return [[partOf({ problem: record.problem, steps: [] }), record]];
+  const { original, problem } = record;
+  if (split_unit === 'problem') return [[partOf({ problem: original ?? problem, steps: [] }), record]];
   const partOfStep = new Map<number, Part>();
   for (const sample of verdictSamples(record)) partOfStep.set(sample.steps.length - 1, partOf(sample));
   return PARTS.filter((part) => [...partOfStep.values()].includes(part)).map((part) => {

@@ -57,6 +57,24 @@ describe('the records of a configuration', () => {
     expect(parts.test.length).toBeGreaterThan(0);
   });
 
+  it.each(['original_question', 'original_problem', 'original'])(
+    'of variants of one problem are all in one part, by %s',
+    async (column) => {
+      const rows = names(400).map((problem, i) => ({
+        problem,
+        [column]: `Original ${i % 100}`,
+        steps: [{ text: 'a', label: 1 }],
+      }));
+      const train = join(folder, 'variants.jsonl');
+      writeFileSync(train, rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
+      const { parts } = await records({ train });
+      const originals = Object.values(parts).map((part) => new Set(part.map(({ original }) => original)));
+      expect(originals.map(({ size }) => size).reduce((sum, size) => sum + size)).toBe(100);
+      expect(parts.test.length).toBeGreaterThan(0);
+      expect(parts.test.length % 4).toBe(0);
+    },
+  );
+
   it('split by sample put every label into exactly one part', async () => {
     const { parts } = await records({ train: write('a.jsonl', names(300)), split_unit: 'sample' });
     const all = [parts.train, parts.validation, parts.test].map((part) => samplesOf(part).length);

@@ -31,6 +31,7 @@ const RECORD_KEYS = [
   'context_steps',
   'context_wrong',
   'group',
+  'original',
   'provenance',
 ];
 const STEP_KEYS = ['text', 'label', 'neutral', 'score', 'rationale', 'error', 'message', 'results', 'kind'];
@@ -74,6 +75,7 @@ export const record: Source<Pick<Prm800kOptions, 'neutral'>> = {
         context_steps: contextSteps || undefined,
         context_wrong: labelValue(row.context_wrong, "column 'context_wrong'") === 1 ? true : undefined,
         group: optionalText(row, 'group'),
+        original: optionalText(row, 'original'),
       }),
     ];
   },
