@@ -11,6 +11,7 @@ import { invalid, StepTrainError } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import type { Message } from '../records/record.js';
 import { callsOf, type DividedTurns } from '../records/turns.js';
+import { warnOnce } from '../terminal/log.js';
 import { openedReasoning } from '../tokenizer/chat-reply.js';
 import { afterTurn } from '../tokenizer/chat-turns.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
@@ -24,6 +25,7 @@ import {
   type TurnReply,
 } from './environment.js';
 import { atMost, within } from './limits.js';
+import { unreadCallsSentence } from './unread-calls.js';
 
 export interface EpisodeOptions
   extends Pick<
@@ -108,6 +110,8 @@ export async function runEpisodes(
   const places = tasks
     .flatMap((_, task) => Array.from({ length: n }, (_, sample) => ({ task, sample })))
     .filter(({ task, sample }) => !options.skip?.(task, sample));
+  const unread = unreadCallsSentence(tokenizer, environment.tools ?? [], options.eosTokenIds ?? []);
+  if (unread !== undefined) warnOnce(unread);
   const run = { generator, tokenizer, environment, options, asking };
   const all = await Promise.all(
     places.map(async (place) => {
