@@ -1,4 +1,5 @@
 /** Questions to a chat model behind an OpenAI-compatible endpoint, each answered with one text. */
+import { warnOnce } from '../terminal/log.js';
 import type { ChatMessage } from '../tokenizer/tokenizer.js';
 import { atOnce } from './at-once.js';
 import { RemoteError } from './errors.js';
@@ -91,14 +92,41 @@ export class ChatClient {
   ask(messages: readonly ChatMessage[], settings: ChatSettings, signal: AbortSignal): Promise<ChatReply> {
     const { temperature = 0, maxTokens = 300 } = settings;
     const body = { model: this.options.model, messages, temperature, max_tokens: maxTokens };
-    return retrying('a question', this.retry, signal, async () =>
-      replyOf(await received(this.endpoint, '/v1/chat/completions', body, signal)),
+    return retrying('a question', this.retry, signal, () =>
+      replyTo(this.endpoint, '/v1/chat/completions', body, signal),
     );
   }
 
   close(): void {
     this.endpoint.agent.destroy();
   }
+}
+
+/** More characters for each token than texts and formulas have. */
+const MOST_CHARACTERS = 10;
+/** Characters that a server of the shortest context reads. */
+const FEW_CHARACTERS = 4000;
+
+/**
+ * Asks once, and warns where the server counts too few tokens for what it was asked: some cut what is too long and say nothing.
+ *
+ * @throws as `received` and `replyOf` do
+ */
+export async function replyTo(
+  endpoint: Endpoint,
+  path: string,
+  body: { readonly messages: readonly ChatMessage[] },
+  signal: AbortSignal,
+): Promise<ChatReply> {
+  const reply = replyOf(await received(endpoint, path, body, signal));
+  const characters = body.messages.reduce((sum, { content }) => sum + String(content ?? '').length, 0);
+  const { promptTokens: tokens } = reply;
+  if (characters > FEW_CHARACTERS && tokens > 0 && characters > MOST_CHARACTERS * tokens)
+    warnOnce(
+      `${endpoint.base.host} counts ${tokens} tokens in a question of ${characters} characters, so it seems to cut long ` +
+        'questions: give it a longer context (num_ctx of Ollama, --ctx-size of llama.cpp, --max-model-len of vLLM)',
+    );
+  return reply;
 }
 
 /**

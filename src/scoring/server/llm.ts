@@ -2,8 +2,8 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { badOption, DataError } from '../../files/data-error.js';
-import { replyOf } from '../../remote/chat.js';
-import { endpointOf, received } from '../../remote/http-request.js';
+import { replyTo } from '../../remote/chat.js';
+import { endpointOf } from '../../remote/http-request.js';
 import { retrying } from '../../remote/retry.js';
 import { type Scorer, type Solution, scorer } from '../scorer.js';
 import { openAnswerCache, openSpending } from './kept-answers.js';
@@ -78,7 +78,7 @@ export function llmJudge(options: LlmJudgeOptions): LlmJudge {
     );
   };
 
-  const ask = async (body: object, signal: AbortSignal): Promise<string> => {
+  const ask = async (body: Asked, signal: AbortSignal): Promise<string> => {
     refuseBeyondBudget();
     if (requestsPerMinute > 0) {
       const now = Date.now();
@@ -87,8 +87,11 @@ export function llmJudge(options: LlmJudgeOptions): LlmJudge {
       if (at > now) await pause(at - now, undefined, { signal });
     }
     return retrying(`${model} at ${host}`, RETRY, signal, async () => {
-      const { text, promptTokens, completionTokens } = replyOf(
-        await received(endpoint, '/chat/completions', body, signal),
+      const { text, promptTokens, completionTokens } = await replyTo(
+        endpoint,
+        '/chat/completions',
+        body,
+        signal,
       );
       count.requests++;
       // A request is never of no token.
@@ -102,7 +105,7 @@ export function llmJudge(options: LlmJudgeOptions): LlmJudge {
     });
   };
 
-  const askAndKeep = async (key: string, body: object, signal: AbortSignal): Promise<string> => {
+  const askAndKeep = async (key: string, body: Asked, signal: AbortSignal): Promise<string> => {
     const text = await ask(body, signal);
     cache?.put(key, text);
     return text;
@@ -175,5 +178,7 @@ export function llmJudge(options: LlmJudgeOptions): LlmJudge {
     },
   };
 }
+
+type Asked = Parameters<typeof replyTo>[2];
 
 const RETRY = { attempts: 5, backoffMs: 500, maxBackoffMs: 30_000 };

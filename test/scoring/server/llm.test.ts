@@ -9,6 +9,7 @@ import { labelFile } from '../../../src/scoring/files.js';
 import { verdictsOf } from '../../../src/scoring/scorer.js';
 import { llmJudge } from '../../../src/scoring/server/llm.js';
 import { judgePrompt, parseLabels } from '../../../src/scoring/server/prompt.js';
+import { loggingTo } from '../../../src/terminal/log.js';
 import { cli } from '../../cli/run-cli.js';
 import { fileWith } from '../../data/data-file.js';
 
@@ -135,6 +136,28 @@ it('lets many requests share one signal without a warning of Node', async () => 
   process.off('warning', hear);
   expect(most).toBeGreaterThan(10);
   expect(said).toEqual([]);
+});
+
+it('warns where the server counts too few tokens for what it was asked', async () => {
+  says = [GOOD];
+  const long = { ...solution, steps: ['1+1=2', `so ${'it is two, '.repeat(800)}`] };
+  const said: string[] = [];
+  const judge = llmJudge({ url, model: 'critic' });
+  const scored = (one: typeof solution) =>
+    loggingTo(
+      (line) => said.push(line),
+      () => judge.score([one], {}),
+    );
+  usage = { prompt_tokens: 2300, completion_tokens: 10 };
+  await scored(long);
+  usage = { prompt_tokens: 10, completion_tokens: 10 };
+  await scored(solution);
+  expect(said).toEqual([]);
+  usage = { prompt_tokens: 512, completion_tokens: 10 };
+  await scored({ ...long, problem: 'What is 1+1?' });
+  expect(said).toEqual([
+    expect.stringMatching(/counts 512 tokens in a question of \d{4,5} characters, so it seems to cut/),
+  ]);
 });
 
 it('asks nothing twice that its cache has, also after a line was cut short', async () => {
