@@ -103,7 +103,7 @@ export class ChatClient {
 }
 
 /** More characters for each token than texts and formulas have. */
-const MOST_CHARACTERS = 10;
+const MOST_CHARACTERS = 7;
 /** Characters that a server of the shortest context reads. */
 const FEW_CHARACTERS = 4000;
 
