@@ -127,13 +127,18 @@ async function columnOf(path: string, column: string, option: string): Promise<C
   return cells;
 }
 
-/** A value as text. A missing column is a wrong option; null is a missing answer. */
+/** A value as text. A missing column is a wrong option; null is a missing answer, and no expected one. */
 function cell(row: Cell['row'], where: string, column: string, option: string): string {
   const value = row[column];
-  if (typeof value === 'string') return value;
+  const isExpected = option !== '--prediction';
+  if (typeof value === 'string' && !(isExpected && value.trim() === '')) return value;
   const number = numberText(row, column);
   if (number !== undefined) return number;
-  if (value === null && option === '--prediction') return '';
+  if (value === null && !isExpected) return '';
+  if (value === null || typeof value === 'string')
+    throw new UsageError(
+      `${where}: column '${column}' holds no expected answer, with which every prediction would be wrong; leave such rows out`,
+    );
   const found =
     value === undefined ? 'it is not there' : `it holds ${Array.isArray(value) ? 'a list' : typeof value}`;
   throw new UsageError(

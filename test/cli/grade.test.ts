@@ -146,6 +146,11 @@ describe('steptrain grade', () => {
       code: 1,
       stderr: expect.stringContaining("column 'answer' should hold text or a number, and it holds a list"),
     });
+    for (const answer of ['', ' ', null])
+      expect(await cli('grade', file('no-answer.jsonl', [{ prediction: '1', answer }]))).toMatchObject({
+        code: 1,
+        stderr: expect.stringContaining("line 1: column 'answer' holds no expected answer"),
+      });
     const more = file('more.jsonl', [{ answer: '1' }, { answer: '2' }]);
     expect(await cli('grade', rows, '--prediction', 'completion', '--answers', more)).toMatchObject({
       code: 1,
