@@ -93,14 +93,16 @@ async function gradeRows(args: GradeArguments): Promise<Grade[]> {
   };
   const predictions = await columnOf(args.predictions, args.prediction, '--prediction');
   const answersFile = args.answers ?? args.predictions;
-  const answers =
-    args.answers === undefined
-      ? predictions.map(({ row, where }) => cell(row, where, args.answer, '--answer'))
-      : (await columnOf(args.answers, args.answer, '--answer')).map(({ value }) => value);
+  const given =
+    args.answers === undefined ? undefined : await columnOf(args.answers, args.answer, '--answer');
+  const answers = given
+    ? given.map(({ value }) => value)
+    : predictions.map(({ row, where }) => cell(row, where, args.answer, '--answer'));
   if (answers.length !== predictions.length)
     throw new UsageError(
       `${args.predictions} has ${plural(predictions.length, 'row')} and ${answersFile} ${answers.length}; both must list the same problems in the same order`,
     );
+  if (given) refuseOtherOrder(predictions, given);
   if (predictions.length === 0)
     throw new UsageError(`${args.predictions} has no rows; expected one JSON object a line`);
   return predictions.map((cell, i) =>
@@ -109,6 +111,23 @@ async function gradeRows(args: GradeArguments): Promise<Grade[]> {
       ...{ inReasoning: args['in-reasoning'], ended: isEnded(cell) },
     }),
   );
+}
+
+/** @throws UsageError where both files have a column with the same distinct values in another order */
+function refuseOtherOrder(predictions: readonly Cell[], answers: readonly Cell[]): void {
+  const textOf = (value: unknown) =>
+    typeof value === 'string' || typeof value === 'number' ? String(value).trim() : undefined;
+  for (const column of Object.keys(predictions[0]?.row ?? {})) {
+    const [own, others] = [predictions, answers].map((cells) => cells.map(({ row }) => textOf(row[column])));
+    if (!own || !others || own.includes(undefined) || new Set(own).size < own.length) continue;
+    const at = own.findIndex((value, i) => value !== others[i]);
+    const known = new Set(own);
+    if (at < 0 || new Set(others).size < own.length || others.some((value) => !known.has(value))) continue;
+    const [one, other] = [predictions[at] as Cell, answers[at] as Cell];
+    throw new UsageError(
+      `${one.where} has ${column} ${JSON.stringify(own[at])} and ${other.where} ${JSON.stringify(others[at])}; both must list the same problems in the same order`,
+    );
+  }
 }
 
 interface Cell {

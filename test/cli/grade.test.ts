@@ -156,6 +156,16 @@ describe('steptrain grade', () => {
       code: 1,
       stderr: `${rows} has 1 row and ${more} 2; both must list the same problems in the same order`,
     });
+    const first = { id: 0, problem: '1+1', prediction: '2', answer: '2' };
+    const second = { id: 1, problem: '2+3', prediction: '2', answer: '2' };
+    const [one, other] = [file('one.jsonl', [first, second]), file('other.jsonl', [second, first])];
+    expect(await cli('grade', one, '--answers', other)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('has id "0" and'),
+    });
+    expect(await cli('grade', one, '--answers', file('like.jsonl', [first, second]))).toMatchObject({
+      code: 0,
+    });
     expect(await cli('grade', file('none.jsonl', []))).toMatchObject({ code: 1 });
     expect(await cli('grade', join(folder, 'nowhere.jsonl'))).toMatchObject({
       code: 1,
