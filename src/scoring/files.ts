@@ -8,6 +8,7 @@ import { shown } from '../native/shown.js';
 import type { StepLabel } from '../records/record.js';
 import { problemText } from '../records/same-text.js';
 import { refuseTurns } from '../records/turns.js';
+import { warnOnce } from '../terminal/log.js';
 import { type Scorer, scorer } from './scorer.js';
 
 /** Scores by sample where the rows are numbered as samples.jsonl has them, or a column is named; else labels of steps. */
@@ -20,11 +21,13 @@ export async function fileScorer(file: string, column?: string): Promise<Scorer>
 }
 
 /**
- * @param file rows with the `problem` and `sample` of samples.jsonl and a number, or a list with one for each step, in `column`
- * @throws DataError with the line of a row without them; when asked, for a sample that has no row
+ * @param file rows with the `problem` and `sample` of samples.jsonl and a number, or a list with one for each step, in `column`, and
+ *   the `text` of the sample where the scores must be of that
+ * @throws DataError with the line of a row without them; when asked, for a sample that has no row, or another text in it
  */
 export async function scoreFile(file: string, column: string): Promise<Scorer> {
   const scores = new Map<string, readonly number[]>();
+  const texts = new Map<string, string>();
   for (const path of await dataFiles(file))
     for await (const { row, position } of objectRows(path)) {
       const score = row[column];
@@ -51,15 +54,27 @@ export async function scoreFile(file: string, column: string): Promise<Scorer> {
           position,
         );
       scores.set(key, list);
+      if (typeof row.text === 'string') texts.set(key, row.text.trim());
     }
+  if (texts.size === 0)
+    warnOnce(
+      `${file}: no row has the text of its sample, so that nothing shows whether the scores are of these samples; keep the column text of samples.jsonl`,
+    );
   const within = [...scores.values()].every((list) => list.every((score) => score >= 0 && score <= 1));
   return scorer({
     name: `${file} (${column})`,
     ...(within ? {} : { scale: 'reward', threshold: Number.NaN }),
     score: async (solutions) =>
-      solutions.map(({ place }) => {
-        const found = place && scores.get(`${place.problem} ${place.sample}`);
-        if (found) return { scores: found };
+      solutions.map(({ place, steps, text = steps.join('\n') }) => {
+        const key = place && `${place.problem} ${place.sample}`;
+        const found = key === undefined ? undefined : scores.get(key);
+        const scored = key === undefined ? undefined : texts.get(key);
+        if (found && (scored === undefined || scored === text.trim())) return { scores: found };
+        if (found)
+          throw badFile(
+            `sample ${place?.sample} of problem ${place?.problem} has the text ${shown(scored)} there, and ${shown(text.trim())} here: these are the scores of other samples`,
+            { file },
+          );
         const which = place
           ? `sample ${place.sample} of problem ${place.problem}`
           : 'a solution without a number';

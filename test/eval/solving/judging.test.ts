@@ -23,6 +23,7 @@ import {
   verdictsOf,
 } from '../../../src/scoring/scorer.js';
 import { verdictScorer } from '../../../src/scoring/verdict/scorer.js';
+import { loggingTo } from '../../../src/terminal/log.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 import { temporaryDirectory } from '../../weights/temporary-directory.js';
 
@@ -183,7 +184,7 @@ describe('scores from a file', () => {
   it('are found by problem and sample, one or one for each step', async () => {
     const path = file(
       { problem: 0, sample: 1, rm: [0.5, 0.25] },
-      { problem: 0, sample: 0, rm: -3, text: 'x' },
+      { problem: 0, sample: 0, rm: -3, text: ' a\n' },
     );
     const rm = await scoreFile(path, 'rm');
     expect(await numbers(rm, [solution('a', 0), solution('b', 1)])).toEqual([[-3], [0.5, 0.25]]);
@@ -211,6 +212,22 @@ describe('scores from a file', () => {
     );
     const stars = await scoreFile(file({ problem: 0, sample: 0, score: [4, 2] }), 'score');
     expect(() => verdictsOf(stars)).toThrow(/has scores outside of 0 and 1, which say of no step/);
+  });
+
+  it('are refused where they are of a sample with another text, and doubted where no row has one', async () => {
+    const scored = await scoreFile(
+      file({ problem: 0, sample: 0, score: 1, text: 'the answer is 5' }),
+      'score',
+    );
+    await expect(scored.score([solution('the answer is 6', 0)])).rejects.toThrow(
+      'sample 0 of problem 0 has the text "the answer is 5" there, and "the answer is 6" here: these are the scores of other samples',
+    );
+    const said: string[] = [];
+    await loggingTo(
+      (line) => said.push(line),
+      () => scoreFile(file({ problem: 0, sample: 0, score: 1 }), 'score'),
+    );
+    expect(said).toEqual([expect.stringContaining('no row has the text of its sample')]);
   });
 
   it('are refused where a sample has two of them, with the line', async () => {
