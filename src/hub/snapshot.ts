@@ -66,13 +66,11 @@ export async function fetchSnapshot(
   });
   const isWhole = ({ commit, paths }: Snapshot) => paths.every((path) => cache.has(commit, path));
 
-  // The files that a model needs have known names; a data set is read whole.
-  const mayLack = kind === 'dataset' && known?.areListed === false;
-  const isPinned = isCommit(id.revision) && !mayLack;
+  const isPinned = isCommit(id.revision) && known?.areListed === true;
   if (known !== undefined && (settings.offline || isPinned)) {
     const cached = snapshot(known);
     if (isWhole(cached)) {
-      if (mayLack) stream.write(unlisted(id, cached));
+      if (!known.areListed) stream.write(unlisted(kind, id, cached));
       return cached;
     }
   }
@@ -88,7 +86,7 @@ export async function fetchSnapshot(
     stream.write(
       `${error.message.split(';')[0]}; using ${id.repo} at ${known.commit.slice(0, 8)} from the cache\n`,
     );
-    if (mayLack) stream.write(unlisted(id, cached));
+    if (!known.areListed) stream.write(unlisted(kind, id, cached));
     return cached;
   }
   const current = snapshot({ commit: listing.commit, all: listing.files.map(({ path }) => path) });
@@ -106,9 +104,18 @@ export async function fetchSnapshot(
   return current;
 }
 
-/** The line on a commit whose files nobody listed. */
-const unlisted = ({ repo }: HubId, { paths }: Snapshot): string =>
-  `${repo}: another program cached it, and whether it cached all files is not known here; using ${paths.join(', ')}\n`;
+/** Files that change how a model is asked and when its replies end, and that not every model has. */
+const OPTIONAL = ['chat_template.jinja', 'generation_config.json'];
+
+/** The line on a commit whose files nobody listed; empty for a model with all files that a model may have. */
+function unlisted(kind: RepositoryKind, { repo }: HubId, { paths, all }: Snapshot): string {
+  const cached = `${repo}: another program cached it, and whether it cached all files is not known here`;
+  if (kind === 'dataset') return `${cached}; using ${paths.join(', ')}\n`;
+  const lacking = all.includes('config.json') ? OPTIONAL.filter((path) => !all.includes(path)) : [];
+  return lacking.length === 0
+    ? ''
+    : `${cached}; ${lacking.join(' and ')} ${lacking.length > 1 ? 'are' : 'is'} not there\n`;
+}
 
 interface KnownCommit {
   readonly commit: string;

@@ -285,6 +285,30 @@ describe('without the network', () => {
     );
   });
 
+  it('a model that another program has cached without its template is used, and a line names that', async () => {
+    const commit = '2'.repeat(40);
+    const folder = join(cache, 'models--a--m');
+    mkdirSync(join(folder, 'refs'), { recursive: true });
+    mkdirSync(join(folder, 'snapshots', commit), { recursive: true });
+    writeFileSync(join(folder, 'refs/main'), commit);
+    const add = (name: string) => writeFileSync(join(folder, 'snapshots', commit, name), '{}');
+    const read = async () => {
+      lines.length = 0;
+      await fetchSnapshot('model', parseHubId('a/m')!, () => ['config.json'], {
+        settings: settingsOf({ endpoint: 'http://nobody' }, { offline: true }),
+        stream: { write: (line: string) => lines.push(line) },
+      });
+      return lines.join('');
+    };
+    add('config.json');
+    add('generation_config.json');
+    expect(await read()).toBe(
+      'a/m: another program cached it, and whether it cached all files is not known here; chat_template.jinja is not there\n',
+    );
+    add('chat_template.jinja');
+    expect(await read()).toBe('');
+  });
+
   it('the files of a commit that another program has cached are asked of the hub, which may have more', async () => {
     const hub = await startHub([repository]);
     const { commit } = await fetch(hub);
