@@ -46,7 +46,7 @@ const SIGNAL =
 /** Beginnings of what the environments of this package answer to a call that fails. */
 const OWN = /^\s*(?:cannot compute|there is no tool|the call "|expected \{)/;
 
-const isNoError = (value: unknown): boolean =>
+export const isNoError = (value: unknown): boolean =>
   !value ||
   (typeof value === 'string' && /^(?:false|none|null|no errors?)$/i.test(value)) ||
   (typeof value === 'object' && Object.keys(value).length === 0);

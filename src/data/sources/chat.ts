@@ -1,5 +1,5 @@
 // Conversations in rows: lists of turns, with the words that each tool has for the speakers.
-import { parseExact } from '../../files/exact-json.js';
+import { exactText, parseExact } from '../../files/exact-json.js';
 import { attempt } from '../../native/attempt.js';
 import {
   MESSAGE_EXTRAS,
@@ -12,7 +12,7 @@ import {
 import { areParts, contentOf } from '../../tokenizer/content-parts.js';
 import { BadRow } from '../bad-row.js';
 import { checkedText, describeValue, isRow, labelValue, misfit, type Row } from '../columns.js';
-import { objectSays } from '../turn-results.js';
+import { isNoError, objectSays } from '../turn-results.js';
 import type { ConversionLog, ReadingOptions } from './source.js';
 
 const SPEAKERS: Readonly<Record<string, string>> = { human: 'user', gpt: 'assistant', observation: 'tool' };
@@ -54,6 +54,13 @@ export function messageOf(turn: unknown, where: string, mayBeEmpty = false): Mes
   const mayBeSilent =
     extras.tool_calls !== undefined || speaker === 'tool' || (mayBeEmpty && speaker === 'assistant');
   const isSilent = (given === undefined || given === null || given === '') && mayBeSilent;
+  checkCalls(turn.tool_calls, where);
+  const elsewhere = RESULTS.find((key) => isSilent && speaker === 'tool' && isResult(key, turn[key]));
+  if (elsewhere !== undefined)
+    throw new BadRow(
+      'unread_part',
+      `${where} has no content, and its ${elsewhere} is not read and would be lost; expected what the model saw as the content`,
+    );
   const texts = isSilent ? [] : textsIn(given, where);
   if (!isSilent) checkedText(texts.join(''), `the content of ${where}`);
   const { is_error: _, ...others } = extras;
@@ -67,7 +74,7 @@ function callsOf(value: unknown, where: string): readonly unknown[] {
   const found = typeof value === 'string' ? attempt(() => parseExact(value), value) : value;
   const calls = Array.isArray(found) ? found : [found];
   return calls.map((call: unknown) => {
-    if (!isRow(call) || typeof call.name !== 'string')
+    if (!isRow(call) || typeof call.name !== 'string' || losesArguments(call))
       throw misfit(
         `${where} is a ${CALLING} of`,
         value,
@@ -77,6 +84,49 @@ function callsOf(value: unknown, where: string): readonly unknown[] {
     return { type: 'function', function: { name: call.name, arguments: call.arguments ?? {} } };
   });
 }
+
+/**
+ * Refuses calls in another form than chat templates read, such as those of LangChain, Anthropic and Inspect: of these a template
+ * may write the name without its arguments, or nothing.
+ *
+ * @throws BadRow with the call
+ */
+function checkCalls(calls: unknown, where: string): void {
+  if (!isThere(calls)) return;
+  if (!Array.isArray(calls))
+    throw misfit(`'tool_calls' of ${where} is`, calls, `a list of ${CALL}`, 'bad_call');
+  calls.forEach((call: unknown, i) => {
+    const called = isRow(call) && isThere(call.function) ? call.function : call;
+    const isRead =
+      isRow(call) && isRow(called) && typeof called.name === 'string' && !losesArguments(called, call);
+    if (isRead) return;
+    if (!isRow(call)) throw misfit(`call ${i + 1} of ${where} is`, call, CALL, 'bad_call');
+    throw new BadRow(
+      'bad_call',
+      `call ${i + 1} of ${where} is ${exactText(call).slice(0, 200)}; expected ${CALL}`,
+    );
+  });
+}
+
+const CALL = '{"function": {"name": …, "arguments": {…}}}';
+
+/** Fields of a call that none of its arguments is lost under. */
+const CALL_KEYS = ['id', 'call_id', 'type', 'index', 'name', 'function', 'arguments'];
+
+/** Says whether a call has no `arguments`, and it, or what stands around it, has something under another name. */
+const losesArguments = (called: Row, around: Row = called): boolean =>
+  (called.arguments ?? undefined) === undefined &&
+  (isThere(around.arguments) ||
+    Object.entries({ ...around, ...called }).some(
+      ([key, value]) => !CALL_KEYS.includes(key) && isThere(value),
+    ));
+
+/** Fields in which programs have what came back for a call, such as Inspect what failed; chat templates read none. */
+const RESULTS = ['error', 'errors', 'output', 'outputs', 'result', 'results', 'response', 'stdout', 'stderr'];
+
+/** Says whether such a field holds more than that a call failed or not. */
+const isResult = (key: string, value: unknown): boolean =>
+  isThere(value) && typeof value !== 'boolean' && !(key.startsWith('error') && isNoError(value));
 
 /** Parts of messages in other forms, OpenAI's before `tool_calls`, Gemma 4's and Cohere's, and what models of text do not see. */
 const LOST = ['function_call', 'tool_responses', 'tool_plan', 'image', 'images', 'video', 'videos', 'audios'];

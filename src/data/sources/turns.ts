@@ -4,7 +4,7 @@ import { defined } from '../../native/defined.js';
 import type { Message, Step, StepLabel, StepRecord } from '../../records/record.js';
 import { callsOf, dividedTurns, stepOfTurn } from '../../records/turns.js';
 import { BadRow } from '../bad-row.js';
-import { describeValue, has, isRow, labelValue, misfit, optionalText, type Row } from '../columns.js';
+import { describeValue, has, isRow, labelValue, optionalText, type Row } from '../columns.js';
 import { extrasOf, messagesOf, questionOf, templateInputs } from './chat.js';
 import { exportedConversations, isExported } from './exported.js';
 import type { ConversionLog, ReadingOptions, Source } from './source.js';
@@ -138,14 +138,6 @@ function withReadCalls(turn: unknown): unknown {
 /** The message with the arguments of its calls as objects, which templates read; OpenAI writes them as JSON in a text. */
 function withObjects(message: Message, where: string): Message {
   if (message.tool_calls === undefined) return message;
-  const { tool_calls: calls } = message;
-  if (!Array.isArray(calls) || callsOf(message).length !== calls.length)
-    throw misfit(
-      `'tool_calls' of ${where} is`,
-      calls,
-      'a list of {"function": {"name": …, "arguments": {…}}}',
-      'bad_call',
-    );
   const read = callsOf(message).map(({ id, name, arguments: written }) => {
     const given =
       typeof written === 'string' && written.trim() !== '' ? json(written) : written === '' ? {} : written;

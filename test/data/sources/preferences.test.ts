@@ -243,6 +243,62 @@ describe('LLaMA-Factory', () => {
     },
   );
 
+  it.each([
+    ['LangChain', { id: 'c1', name: 'add', args: { a: 1 }, type: 'tool_call' }],
+    ['Anthropic', { id: 'c1', name: 'add', input: { a: 1 }, type: 'tool_use' }],
+    ['Inspect', { id: 'c1', function: 'add', arguments: { a: 1 }, type: 'function' }],
+    ['nobody', { id: 'c1', function: { name: 'add' }, arguments: { a: 1 } }],
+    ['a file of JSON texts', '{"name": "add"}'],
+  ])('refuses calls in the form of %s, whose arguments a template would leave out', async (_, call) => {
+    const row = (calls: unknown) => ({ messages: [USER, { ...REPLY('Adding.'), tool_calls: calls }] });
+    for (const source of ['trl', 'turns'] as const) {
+      const reading = load(fileWith([{ ...row([call]), turn_rewards: [1] }]), { source });
+      // Turns in a file whose columns have one type are read.
+      if (source === 'turns' && typeof call === 'string') await reading;
+      else
+        await expect(reading).rejects.toThrow(
+          /call 1 of message 2 of column 'messages' is .*; expected \{"function": \{"name"/,
+        );
+    }
+    await expect(read(row('[]'))).rejects.toThrow(
+      "'tool_calls' of message 2 of column 'messages' is the text",
+    );
+    for (const given of [{}, { arguments: '' }, { arguments: { a: 1 }, view: 'x' }])
+      await read(row([{ id: 'c1', function: { name: 'add', ...given } }]));
+  });
+
+  it('refuses a call in the text of ShareGPT whose arguments have another name', async () => {
+    const conversations = (call: object) => [
+      { from: 'human', value: 'Hi' },
+      { from: 'function_call', value: JSON.stringify(call) },
+    ];
+    await expect(
+      read({ conversations: conversations({ name: 'add', parameters: { a: 1 } }) }),
+    ).rejects.toThrow('is a function_call of the text');
+    await read({ conversations: conversations({ name: 'add' }) });
+  });
+
+  it('refuses a result without content that says something elsewhere, as those of Inspect that failed', async () => {
+    const tool_calls = [{ id: 'c1', function: { name: 'add', arguments: {} } }];
+    const row = (result: object) => ({
+      messages: [
+        ...[USER, { role: 'assistant', content: '', tool_calls }],
+        ...[{ role: 'tool', tool_call_id: 'c1', ...result }, REPLY('4')],
+      ],
+    });
+    for (const [key, value] of Object.entries({
+      error: { type: 'unknown', message: 'no such number' },
+      output: '4',
+      result: 0,
+    }))
+      await expect(load(fileWith([row({ content: '', [key]: value })]))).rejects.toThrow(
+        `message 3 of column 'messages' has no content, and its ${key} is not read and would be lost`,
+      );
+    for (const one of [{ content: '' }, { content: '', error: null }, { content: '4', error: { code: 1 } }])
+      await load(fileWith([row(one)]));
+    await load(fileWith([row({ content: null, error: true })]));
+  });
+
   it('tools may be a list of JSON texts; what is no object is refused', async () => {
     const tool = { type: 'function', function: { name: 'add' } };
     const row = { messages: [USER, REPLY('4')] };
