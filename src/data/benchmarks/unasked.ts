@@ -26,6 +26,12 @@ export function unreadColumns(row: Row, records: readonly Partial<StepRecord>[] 
 
 /** Columns of verdicts that no layout reads: a flat export of Argilla has these of each of its questions. */
 const ANNOTATION = /\.(?:responses|suggestion)$/;
+/** Keys, alone in their objects, of what annotators chose, gave stars and ordered in Label Studio's JSON-MIN and CSV. */
+const CHOSEN = ['selected', 'rating', 'ranker'];
+const isAnnotated = (value: unknown): boolean =>
+  Array.isArray(value) &&
+  value.length > 0 &&
+  value.every((one) => isRow(one) && CHOSEN.includes(Object.keys(one).join()));
 /** Columns that may call a solution wrong, in rows of layouts without labels too. */
 const MARK =
   /^(?:(?:is_)?(?:correct|right|success|successful|solved|resolved|passed)|correctness|labels?|outcome|verdict|scores?|rewards?)$/i;
@@ -78,7 +84,7 @@ function unreadVerdicts(row: Row, records: readonly StepRecord[], source: string
       ? Object.entries(value).some(([name, one]) => (name === 'value' && one === 'I') || says(one, wrong))
       : (Array.isArray(value) ? value : [value]).some((one) => wrong.test(`${one}`.trim()));
   const isUnread = ([name, value]: [string, unknown]) =>
-    ANNOTATION.test(name)
+    ANNOTATION.test(name) || isAnnotated(value)
       ? !isEmpty(value)
       : MARK.test(name) && ((lacksLabels && says(value, WRONG)) || (isUnlabelled && says(value, WRONG_WORD)));
   return Object.entries(row)

@@ -127,6 +127,15 @@ it('verdicts that no record has are counted: annotations of Argilla, and marks o
     ...{ 'verdict label.responses': 1, 'verdict label.suggestion': 1, 'verdict correct': 1 },
     ...{ 'verdict scores': 1, 'verdict reward': 1, 'verdict success': 1, 'verdict score': 1 },
   });
+  // Label Studio's Pairwise, Rating and Ranker.
+  const pair = { prompt: 'P', chosen: 'a', rejected: 'b' };
+  expect(
+    await countsOf([
+      { ...pair, better: [{ selected: 'right' }] },
+      { ...pair, stars: [{ rating: 1 }], order: [{ ranker: { rank: ['b', 'a'] } }] },
+      { ...pair, better: [], seen: [{ selected: 'right', by: 'me' }], notes: [{ note: 'x' }] },
+    ]),
+  ).toEqual({ 'verdict better': 1, 'verdict stars': 1, 'verdict order': 1 });
   expect(
     await countsOf([
       { problem: 'P', steps: ['a'], labels: [0], correct: false },
