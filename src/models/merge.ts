@@ -13,6 +13,7 @@ import { readStoredF32 } from '../weights/checkpoint.js';
 import { writeCheckpoint } from '../weights/checkpoint-writer.js';
 import { finiteFromF32 } from '../weights/convert.js';
 import { type FloatDtype, type FloatName, floatDtype, isFloatDtype } from '../weights/dtype.js';
+import { WeightsError } from '../weights/error.js';
 import type { LoraModule } from '../weights/lora-plan.js';
 import { loadAdapter, withHead } from './adapter.js';
 import { checkSequences, raggedBatch } from './batch.js';
@@ -188,7 +189,7 @@ async function copyFiles(names: readonly string[], from: string, to: string): Pr
  *
  * @param models directories of models and an adapter
  * @param signal aborted: the promise rejects with its reason
- * @throws WeightsError for files that are damaged or do not fit
+ * @throws WeightsError for files that are damaged or do not fit, and for logits that are not finite
  */
 export async function logitDifference(
   device: Device,
@@ -209,13 +210,18 @@ export async function logitDifference(
   const found = await withDecoder(device, output, signal, (decoder) =>
     logitsOf(decoder, {}, sequences, signal),
   );
+  for (const [directory, outputs] of [[base, expected] as const, [output, found] as const]) {
+    if (!outputs.every((logits) => logits.every(Number.isFinite)))
+      throw new WeightsError(
+        `the logits of ${directory}${directory === base && adapter !== undefined ? ` under ${adapter}` : ''} are not finite, so that nothing can be compared; look for very large weights in it`,
+      );
+  }
   let largestDifference = 0;
   let largestLogit = 0;
   expected.forEach((logits, s) => {
     logits.forEach((logit, i) => {
       const difference = Math.abs((found[s]?.[i] as number) - logit);
-      // This comparison keeps a NaN; > would skip it.
-      if (!(difference <= largestDifference)) largestDifference = difference;
+      largestDifference = Math.max(largestDifference, difference);
       largestLogit = Math.max(largestLogit, Math.abs(logit));
     });
   });

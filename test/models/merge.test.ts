@@ -3,6 +3,7 @@ import { cpSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { loadModel } from '../../src/api/model.js';
+import { readModelConfig } from '../../src/architectures/table.js';
 import { mergeAdapter } from '../../src/models/merge.js';
 import { openCheckpoint, readStoredF32 } from '../../src/weights/checkpoint.js';
 import { bf16ToF32, f32ToBf16 } from '../../src/weights/convert.js';
@@ -20,6 +21,19 @@ import { DECODERS, expectedOf, expectedTensors, goldenDirectory } from './golden
 const MERGED: Readonly<Record<string, number>> = { llama3: 4, opt: 12 };
 const device = openTest();
 afterAll(() => device.dispose());
+
+test('logits that are not finite are compared with nothing', async () => {
+  const width = readModelConfig(goldenDirectory('mistral')).hiddenSize;
+  const values = Array.from({ length: width }, () => 3e38);
+  const base = await changedModel('mistral', {
+    remove: ['model.norm.weight'],
+    add: { 'model.norm.weight': { shape: [width], values } },
+  });
+  const merged = join(temporaryDirectory(), 'merged');
+  await expect(
+    mergeAdapter(device, base, adapterOf('mistral'), merged, { check: [[1, 2, 3]] }),
+  ).rejects.toThrow(/the logits of .* under .* are not finite, so that nothing can be compared/);
+});
 
 test('names are those of loadModel: models of the package, and a run in the place of its adapter', async () => {
   const merged = join(temporaryDirectory(), 'merged');

@@ -13,7 +13,7 @@ import {
   type LayoutName,
 } from './layouts.js';
 import type { Problem } from './problem.js';
-import { besideQuestion, unreadColumns } from './unasked.js';
+import { besideQuestion, discarded, unreadColumns } from './unasked.js';
 
 export interface ProblemOptions {
   /** `auto` (default) recognises it by the columns of each file's first row. */
@@ -53,7 +53,7 @@ export async function loadProblems(path: string, options: ProblemOptions = {}): 
       layouts.add(layout.name);
       try {
         const problem = layout.read(row);
-        for (const part of [...besideQuestion(row, problem), ...unreadColumns(row)])
+        for (const part of [...besideQuestion(row, problem), ...unreadColumns(row), ...discarded(row)])
           others.set(part, (others.get(part) ?? 0) + 1);
         problems.push(groupBy === undefined ? problem : { ...problem, group: groupColumn(row, groupBy) });
       } catch (error) {

@@ -39,6 +39,9 @@ const WRONG = /^(?:false|0|no|-|-\d+(?:\.\d+)?|wrong|incorrect|fail|failed|failu
 /** Those that are no class of a text but its verdict. */
 const WRONG_WORD = /^(?:wrong|incorrect)$/i;
 
+/** Columns by which the row of a problem may call its own answer wrong, such as one of a table of a model's answers. */
+const ANSWER_MARK = /^(?:(?:is_)?(?:correct|right)|correctness|verdict)$/i;
+
 /** Words of annotators' programs for a row that is not to be used, and columns that have them. */
 const DISCARDED = /^(?:discarded|rejected|skipped|cancelled|canceled|ignored?|invalid)$/i;
 const STATUS = /^_?(?:record_|response_|annotation_|review_)?status$/i;
@@ -55,14 +58,15 @@ const WEIGHT = /^(?:(?:sample|row|loss|example)_)?weight$/i;
 export const unreadParts = (row: Row, records: readonly StepRecord[], source: string): readonly string[] => [
   ...unreadColumns(row, records),
   ...unreadVerdicts(row, records, source),
+  ...discarded(row),
   ...Object.entries(row).flatMap(([name, value]) =>
-    isDiscarded(name, value)
-      ? [`discarded ${name}`]
-      : typeof value === 'number' && value !== 1 && WEIGHT.test(name)
-        ? [`weight ${name}`]
-        : [],
+    typeof value === 'number' && value !== 1 && WEIGHT.test(name) ? [`weight ${name}`] : [],
   ),
 ];
+
+/** Marks of a row that is not to be used. */
+export const discarded = (row: Row): readonly string[] =>
+  Object.entries(row).flatMap(([name, value]) => (isDiscarded(name, value) ? [`discarded ${name}`] : []));
 
 const isDiscarded = (name: string, value: unknown): boolean =>
   (value === true && UNUSED.test(name)) ||
@@ -84,9 +88,12 @@ function unreadVerdicts(row: Row, records: readonly StepRecord[], source: string
       ? Object.entries(value).some(([name, one]) => (name === 'value' && one === 'I') || says(one, wrong))
       : (Array.isArray(value) ? value : [value]).some((one) => wrong.test(`${one}`.trim()));
   const isUnread = ([name, value]: [string, unknown]) =>
-    ANNOTATION.test(name) || isAnnotated(value)
+    // Those of problems are counted as marks of wrong answers.
+    (source !== 'problems' || !ANSWER_MARK.test(name)) &&
+    (ANNOTATION.test(name) || isAnnotated(value)
       ? !isEmpty(value)
-      : MARK.test(name) && ((lacksLabels && says(value, WRONG)) || (isUnlabelled && says(value, WRONG_WORD)));
+      : MARK.test(name) &&
+        ((lacksLabels && says(value, WRONG)) || (isUnlabelled && says(value, WRONG_WORD))));
   return Object.entries(row)
     .filter(isUnread)
     .map(([name]) => `verdict ${name}`);
@@ -109,8 +116,8 @@ export function otherQuestions(row: Row, asked: readonly string[]): readonly str
 const NEEDED = ['choices', 'options', 'passage', 'context', 'table', 'body'];
 
 /**
- * Names of what stands beside the question of a problem's row and not in it, such as a system message or its choices, and of an
- * answer that is a text which marks none.
+ * Names of what stands beside the question of a problem's row and not in it, such as a system message or its choices, of an
+ * answer that is a text which marks none, and of what calls the answer wrong.
  */
 export function besideQuestion(
   row: Row,
@@ -125,6 +132,9 @@ export function besideQuestion(
     ...otherQuestions(row, [problem]),
     ...NEEDED.filter((column) => !isEmpty(row[column]) && !isInside(row[column])),
     ...(answer !== undefined && isUnmarkedText(answer) ? [SENTENCES] : []),
+    ...Object.entries(row).flatMap(([name, value]) =>
+      ANSWER_MARK.test(name) && WRONG.test(`${value}`.trim()) ? [`wrong ${name}`] : [],
+    ),
   ];
 }
 
@@ -162,11 +172,11 @@ function isEmpty(value: unknown): boolean {
   return typeof value === 'object' && Object.keys(value).length === 0;
 }
 
-const NAMED_KINDS = ['verdict', 'null', 'weight', 'discarded'] as const;
+const NAMED_KINDS = ['verdict', 'null', 'weight', 'discarded', 'wrong'] as const;
 
 /** Sentences on such parts, on verdicts, weights, discarded rows, nulls of tables and doubtful labels, from the counts of rows by part. */
 export function unaskedWarning(counts: ReadonlyMap<string, number> | undefined): string[] {
-  const kinds = { verdict: '', null: '', weight: '', discarded: '', part: '' };
+  const kinds = { verdict: '', null: '', weight: '', discarded: '', wrong: '', part: '' };
   for (const [part, rows] of counts ?? []) {
     if (part === DOUBTED_INDEX || part === SENTENCES) continue;
     const kind = NAMED_KINDS.find((one) => part.startsWith(`${one} `)) ?? 'part';
@@ -191,6 +201,12 @@ export function unaskedWarning(counts: ReadonlyMap<string, number> | undefined):
       ? [
           `rows have verdicts in ${kinds.verdict}, which are not read, so that wrong solutions may count as right ones; ` +
             'write them as labels (docs/reference/data.md has the layouts) or leave such rows out',
+        ]
+      : []),
+    ...(kinds.wrong
+      ? [
+          `rows call their answer wrong in ${kinds.wrong}, and it is taken as the expected one all the same; ` +
+            'name the column of the right answer, or leave such rows out',
         ]
       : []),
     ...(kinds.weight

@@ -57,6 +57,26 @@ it('what a question needs beside it is named, unless the problem holds it', asyn
   expect([...report.unasked]).toEqual(counts);
 });
 
+it('rows of problems that call their answer wrong, or are not to be used, are counted', async () => {
+  const problem = { question: 'What is 2 + 3?', answer: '6' };
+  const rows = [
+    { ...problem, correct: false },
+    { ...problem, is_correct: 0, solution: '2 + 3 = 6' },
+    { ...problem, correct: true, solved: false, score: 0, label: 0 },
+    { ...problem, status: 'discarded' },
+  ];
+  const counts = { 'wrong correct': 1, 'wrong is_correct': 1, 'discarded status': 1 };
+  const { unasked } = await loadProblems(written(rows));
+  expect(Object.fromEntries(unasked ?? [])).toEqual(counts);
+  const { records, report } = loadRecords(written(rows), { source: 'problems' });
+  for await (const _ of records);
+  expect(Object.fromEntries(report.unasked)).toEqual(counts);
+  expect(unaskedWarning(new Map([['wrong correct', 1]]))).toEqual([
+    'rows call their answer wrong in correct (1), and it is taken as the expected one all the same; ' +
+      'name the column of the right answer, or leave such rows out',
+  ]);
+});
+
 it('the lines of the data of a run say so', async () => {
   const { records, report } = loadRecords(written(ROWS));
   for await (const _ of records);
@@ -111,7 +131,7 @@ it('verdicts that no record has are counted: annotations of Argilla, and marks o
       { ...solution, is_correct: false },
       { ...solution, is_correct: true, labels: [1, 0] },
     ]),
-  ).toEqual({ 'verdict steps.responses': 1, 'verdict is_correct': 1, 'verdict labels': 1 });
+  ).toEqual({ 'verdict steps.responses': 1, 'wrong is_correct': 1, 'verdict labels': 1 });
   expect(
     await countsOf([
       { ...answer, 'label.responses': ['wrong'], 'label.suggestion': 'right' },
