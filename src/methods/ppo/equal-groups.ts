@@ -28,8 +28,11 @@ export function equalGroupsWatch(
     const all = new Set(rewards.flat());
     const [value] = all;
     const said = all.size === 1 ? ` (${Number((value as number).toPrecision(3))})` : '';
+    const answers = groups.flatMap((group) => group.answers);
+    const cut = Math.floor((100 * answers.filter(({ truncated }) => truncated).length) / answers.length);
     return (
       `in ${needed === 1 ? 'the rollout batch' : `${needed} rollout batches in a row`} all solutions of each problem have the same reward${said}, so that advantages are 0 and the policy learns nothing: ` +
+      `${cut >= 50 ? `raise rollout.max_new_tokens, at which ${cut} % of the last ones are cut off, or ` : ''}` +
       'take harder or easier problems, raise rollout.num_generations or rollout.temperature, or choose a reward that tells solutions apart'
     );
   };

@@ -22,6 +22,16 @@ it('says so sooner where there are fewer batches, and names no reward where prob
   );
 });
 
+it('names the limit of tokens where it cuts most of them off', () => {
+  const ofCut = (...cut: boolean[]) => [
+    { answers: cut.map((truncated) => ({ reward: 0, truncated })) } as never,
+  ];
+  expect(equalGroupsWatch(grpo, 1)(ofCut(true, true, false))).toMatch(
+    /learns nothing: raise rollout\.max_new_tokens, at which 66 % of the last ones are cut off, or take harder/,
+  );
+  expect(equalGroupsWatch(grpo, 1)(ofCut(true, false, false))).toMatch(/learns nothing: take harder/);
+});
+
 it('is for advantages within groups alone', () => {
   for (const settings of [
     { algorithm: 'ppo', group_baseline: false },
