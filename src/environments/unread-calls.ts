@@ -4,15 +4,17 @@ import type { ChatMessage, Tokenizer } from '../tokenizer/tokenizer.js';
 import { readTurn } from './calls.js';
 
 /**
- * The sentence on a chat template that writes calls in a form that `readTurn` does not read, so that turns which call so count as
- * answers; undefined where it reads them, or where the template does not tell.
+ * The sentence on a chat template that writes calls in a form that `readTurn` does not read, so that they count as text; undefined
+ * where it reads them, or where the template does not tell.
  *
  * @param ends the tokens that end a turn
+ * @param so what follows from it
  */
 export function unreadCallsSentence(
   tokenizer: Tokenizer,
   tools: readonly unknown[],
   ends: readonly number[],
+  so = 'turns that call so count as answers',
 ): string | undefined {
   const [tool] = tools as readonly ({ function?: { name?: string } } & { name?: string })[];
   const name = tool?.function?.name ?? tool?.name;
@@ -28,8 +30,8 @@ export function unreadCallsSentence(
   const said = (text.split('</think>').at(-1) as string).replace(/<\|[^|<>]*\|>\s*$/, '');
   if (readTurn(said, tools).calls.some((call) => call.name === name)) return undefined;
   return (
-    `the chat template writes a call as ${JSON.stringify(said.trim().slice(0, 120))}, which is not read as one: turns that ` +
-    'call so count as answers; docs/how-to/turns.md has the forms that are read'
+    `the chat template writes a call as ${JSON.stringify(said.trim().slice(0, 120))}, which is not read as one: ${so}; ` +
+    'docs/how-to/turns.md has the forms that are read'
   );
 }
 

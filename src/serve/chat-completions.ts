@@ -1,19 +1,25 @@
 /** /v1/chat/completions */
+import { unreadCallsSentence } from '../environments/unread-calls.js';
 import { chatTokens } from '../generate/prompts.js';
 import { StepTrainError } from '../native/errors.js';
+import { warnOnce } from '../terminal/log.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { chatRequest } from './chat-request.js';
 import type { Engine } from './engine.js';
 import { fieldError, RequestError } from './errors.js';
 import type { AnswerPart, AnswerShape, Job } from './job.js';
+import { type CallingReply, ReplyReader, withMarks } from './reply-calls.js';
 import type { RequestFields } from './request-fields.js';
 import { messageLogprobs, tokenWriter } from './token-logprobs.js';
 
 export function chatJob(engine: Engine, fields: RequestFields): Job {
   const request = chatRequest(fields, engine.limits);
   const ids = conversation(engine, request);
+  const { tokenizer } = engine.served;
+  if (request.readsCalls) warnOfCalls(engine, request.tools ?? []);
   return {
     request,
+    ...(request.readsCalls ? { writer: withMarks(tokenizer) } : {}),
     prompts: [ids],
     maxTokens: request.maxTokens,
     topLogprobs: request.logprobs ?? 0,
@@ -81,13 +87,21 @@ function checkRead(
 
 function shapeOf(
   { served: { tokenizer } }: Engine,
-  { logprobs, tokenIds, tokensAsIds }: ReturnType<typeof chatRequest>,
+  { logprobs, tokenIds, tokensAsIds, readsCalls, tools = [] }: ReturnType<typeof chatRequest>,
   prompt: readonly number[],
 ): AnswerShape {
+  const readers = new Map<number, ReplyReader>();
+  const readerOf = (index: number): ReplyReader => {
+    const reader = readers.get(index) ?? new ReplyReader(tools);
+    readers.set(index, reader);
+    return reader;
+  };
+  const read = ({ index, text, finishReason }: AnswerPart): CallingReply =>
+    readsCalls ? readerOf(index).push(text, finishReason) : { content: text, calls: [] };
   const write = tokenWriter(tokenizer, tokensAsIds);
-  const rest = (part: AnswerPart) => ({
+  const rest = (part: AnswerPart, { calls }: CallingReply) => ({
     logprobs: logprobs === undefined ? null : messageLogprobs(part.tokens, write, tokenizer),
-    finish_reason: part.finishReason,
+    finish_reason: calls.length > 0 ? 'tool_calls' : part.finishReason,
     stop_reason: part.stopReason,
     ...(tokenIds ? { token_ids: part.tokens.map(({ token }) => token) } : {}),
   });
@@ -96,15 +110,41 @@ function shapeOf(
     object: 'chat.completion',
     chunkObject: 'chat.completion.chunk',
     promptIds: tokenIds ? prompt : undefined,
-    choice: (part) => ({
-      index: part.index,
-      message: { role: 'assistant', content: part.text, refusal: null },
-      ...rest(part),
-    }),
-    chunk: (part) => ({
-      index: part.index,
-      delta: { ...(part.first ? { role: 'assistant' } : {}), content: part.text },
-      ...rest(part),
-    }),
+    choice: (part) => {
+      const said = read(part);
+      const message = { role: 'assistant', content: said.content, refusal: null };
+      return {
+        index: part.index,
+        message:
+          said.calls.length === 0
+            ? message
+            : { ...message, content: said.content === '' ? null : said.content, tool_calls: said.calls },
+        ...rest(part, said),
+      };
+    },
+    chunk: (part) => {
+      const said = read(part);
+      return {
+        index: part.index,
+        delta: {
+          ...(part.first ? { role: 'assistant' } : {}),
+          content: said.content,
+          ...(said.calls.length === 0
+            ? {}
+            : { tool_calls: said.calls.map((call, index) => ({ index, ...call })) }),
+        },
+        ...rest(part, said),
+      };
+    },
   };
+}
+
+const TOLD = new WeakSet<Tokenizer>();
+
+/** Says it once for each model. */
+function warnOfCalls({ served: { tokenizer }, eosTokenIds }: Engine, tools: readonly object[]): void {
+  if (TOLD.has(tokenizer)) return;
+  TOLD.add(tokenizer);
+  const sentence = unreadCallsSentence(tokenizer, tools, eosTokenIds, 'replies have such calls as text');
+  if (sentence !== undefined) warnOnce(sentence);
 }

@@ -9,6 +9,8 @@ export interface ChatRequest extends GenerationRequest {
   readonly messages: readonly ChatMessage[];
   /** Functions that the reply may call, if there are any. */
   readonly tools: readonly object[] | undefined;
+  /** Whether calls in the reply are read; false: they are text. */
+  readonly readsCalls: boolean;
   /** The reply begins anew, after what opens it; false: the prompt ends with the messages. */
   readonly addGenerationPrompt: boolean;
   /** The reply continues the last message. */
@@ -41,7 +43,7 @@ export function chatRequest(fields: RequestFields, { samples }: Pick<ServeLimits
   const alternatives = fields.integer('top_logprobs', 0, MAX_ALTERNATIVES);
   const logprobs = fields.flag('logprobs') ?? false;
   if (alternatives !== undefined && !logprobs) fields.fail('top_logprobs', 'it only beside logprobs: true');
-  const tools = givenTools(fields);
+  const { tools, choice } = givenTools(fields);
   fields.neutral('functions');
   fields.neutral('function_call', 'none', 'auto');
   fields.neutral('prediction');
@@ -62,6 +64,7 @@ export function chatRequest(fields: RequestFields, { samples }: Pick<ServeLimits
     ...common,
     messages,
     tools,
+    readsCalls: tools !== undefined && choice !== 'none',
     addGenerationPrompt,
     continueFinalMessage,
     templateVariables: variables as Readonly<Record<string, unknown>>,
@@ -71,15 +74,18 @@ export function chatRequest(fields: RequestFields, { samples }: Pick<ServeLimits
 }
 
 /** Function descriptions for the template, which shows them with `tool_choice: "none"` too, as in vLLM; undefined where there are none. */
-function givenTools(fields: RequestFields): readonly object[] | undefined {
+function givenTools(fields: RequestFields): {
+  readonly tools: readonly object[] | undefined;
+  readonly choice: 'auto' | 'none';
+} {
   const tools = fields.list('tools', (item): item is object => isFunction(item), 'functions', MAX_TOOLS);
   const choice = fields.value('tool_choice') ?? 'auto';
   if (choice !== 'auto' && choice !== 'none')
     fields.refuse(
       'tool_choice',
-      'this server gives what the model writes, a call of a function as text, and forces none; expected "auto" or "none"',
+      'this server reads the calls that the model writes and forces none; expected "auto" or "none"',
     );
-  return tools?.length === 0 ? undefined : tools;
+  return { tools: tools?.length === 0 ? undefined : tools, choice };
 }
 
 function isFunction(item: unknown): boolean {

@@ -96,7 +96,7 @@ export class Engine {
         promptLogprobs,
         promptTopLogprobs,
         eosTokenIds: this.eosTokenIds,
-        tokenizer: this.served.tokenizer,
+        tokenizer: job.writer ?? this.served.tokenizer,
         role: { adapter: lease.adapter },
         signal,
       });

@@ -1,5 +1,6 @@
 /** The contents of a request for samples, and the parts of its answer. */
 import type { FinishReason, Sample } from '../generate/rows/sample-row.js';
+import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import type { GenerationRequest } from './generation-request.js';
 import type { ScoredToken, TextOffsets } from './token-logprobs.js';
 
@@ -46,4 +47,6 @@ export interface Job {
   /** Alternatives to each token of the prompt. */
   readonly promptTopLogprobs: number;
   readonly shape: AnswerShape;
+  /** Makes the text of a reply. Default: the tokenizer of the model, without its special tokens. */
+  readonly writer?: Pick<Tokenizer, 'tokenBytes' | 'isSpecial' | 'reversesDigits'>;
 }
