@@ -225,7 +225,7 @@ const cases: readonly Case[] = [
     H,
     { messages: [message], tool_choice: 'required' },
     400,
-    /^tool_choice: this server gives what the model writes, a call of a function as text, and forces none/,
+    /^tool_choice: this server reads the calls that the model writes and forces none; expected "auto" or "none"$/,
   ],
   [
     'calls in a history of a template without tools',
