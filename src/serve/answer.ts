@@ -114,7 +114,7 @@ async function stream(
   const events = new EventStream(response, limits.stallSeconds);
   const chunkHead = { ...head, object: shape.chunkObject };
   const times = new TokenTimes(metrics, arrived);
-  const written = new Map<number, { offsets: TextOffsets; pending: ScoredToken[] }>();
+  const written = new Map<number, { offsets: TextOffsets; pending: ScoredToken[]; count: number }>();
   let completion = 0;
   try {
     for await (const {
@@ -128,11 +128,12 @@ async function stream(
     } of generation) {
       const index = prompt * request.n + sample;
       const earlier = written.get(index);
-      const state = earlier ?? { offsets: new TextOffsets(engine.served.tokenizer), pending: [] };
+      const state = earlier ?? { offsets: new TextOffsets(engine.served.tokenizer), pending: [], count: 0 };
       written.set(index, state);
       if (token !== undefined) {
         metrics.generatedTokens++;
         completion++;
+        state.count++;
         state.pending.push({ token, logprob, alternatives });
       }
       const { finishReason = null, stop } = end;
@@ -155,6 +156,9 @@ async function stream(
         ...chunkHead,
         choices: [shape.chunk(part)],
         ...(part.first ? besideChoices(shape) : {}),
+        ...(request.continuousUsage
+          ? { usage: usage(prompts[prompt]?.length ?? 0, maxTokens === 0 ? 0 : state.count) }
+          : {}),
       });
     }
     if (request.includeUsage)

@@ -23,6 +23,8 @@ export interface GenerationRequest {
   readonly stream: boolean;
   /** Add a last event with the token counts to a stream. */
   readonly includeUsage: boolean;
+  /** Give every event of a stream the token counts of its choice so far, as vLLM does. */
+  readonly continuousUsage: boolean;
   /** Whether token ids are returned with the text. */
   readonly tokenIds: boolean;
   /** Tokens in log-probabilities are written `token_id:17`. */
@@ -34,7 +36,8 @@ export function generationRequest(fields: RequestFields, maxSamples: number): Ge
   const options = fields.section('stream_options');
   if (options && !stream) fields.fail('stream_options', 'it only beside stream: true');
   const includeUsage = options?.flag('include_usage') ?? false;
-  options?.neutral('continuous_usage_stats', false);
+  // vLLM ignores it without `include_usage`.
+  const continuousUsage = (options?.flag('continuous_usage_stats') ?? false) && includeUsage;
   options?.neutral('include_obfuscation', false);
   options?.end();
   const n = fields.integer('n', 1, maxSamples) ?? 1;
@@ -45,6 +48,7 @@ export function generationRequest(fields: RequestFields, maxSamples: number): Ge
     sampling: requestedSampling(fields),
     stream,
     includeUsage,
+    continuousUsage,
     tokenIds: fields.flag('return_token_ids') ?? false,
     tokensAsIds: fields.flag('return_tokens_as_token_ids') ?? false,
   };

@@ -102,6 +102,37 @@ describe('/v1/completions', () => {
     expect(usage).toEqual(whole.usage);
   });
 
+  it('streams the token counts of each choice so far, if requested', async () => {
+    const server = await testServer();
+    const asked = { model: 'pupil', prompt: ['one', 'four'], n: 2, seed: 3, max_tokens: 9, ignore_eos: true };
+    for (const include of [true, false]) {
+      const stream = (await client(server).completions.create({
+        ...{ ...asked, stream: true },
+        stream_options: { include_usage: include, continuous_usage_stats: true },
+      } as never)) as unknown as AsyncIterable<OpenAI.Completion>;
+      const counts: unknown[][] = [[], [], [], []];
+      const totals: unknown[] = [];
+      for await (const { choices, usage } of stream) {
+        if (choices[0]) counts[choices[0].index]?.push(usage);
+        else totals.push(usage);
+      }
+      const of = (prompt: number, tokens: number) => ({
+        prompt_tokens: prompt,
+        completion_tokens: tokens,
+        total_tokens: prompt + tokens,
+      });
+      expect(totals).toEqual(include ? [of(7, 36)] : []);
+      for (const [index, list] of counts.entries()) {
+        const prompt = index < 2 ? 3 : 4;
+        expect(list.at(-1)).toEqual(include ? of(prompt, 9) : undefined);
+        if (!include) continue;
+        expect(list.length).toBeGreaterThan(1);
+        const tokens = (list as { completion_tokens: number }[]).map((each) => each.completion_tokens);
+        expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => a - b));
+      }
+    }
+  });
+
   it('accepts prompts as token ids, and ends at texts and tokens of stop', async () => {
     const server = await testServer();
     const ask = (more: object) =>
