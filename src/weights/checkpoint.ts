@@ -1,5 +1,5 @@
 /**
- * Weights of a Hugging Face model directory: one `model.safetensors`, or shards listed by
+ * Weights of a Hugging Face model directory: one `model.safetensors` (an index may list its weights), or shards listed by
  * `model.safetensors.index.json`; without either, the same of `pytorch_model.bin`. Every weight must be where the index
  * says, and nowhere else. In a directory made from a GGUF file (`models/gguf.ts`), the weights are that file's.
  */
@@ -94,7 +94,10 @@ function openFiles(directory: string): CheckpointReader {
   if (layout === undefined) throw new WeightsError(absenceReason(directory));
   const [single, index] = [join(directory, layout.single), join(directory, layout.index)];
   if (!existsSync(index)) return together(directory, [openFile(single)]);
-  if (!existsSync(single)) return openShards(directory, index);
+  const named = existsSync(single) ? shardNames(index) : undefined;
+  // MLX writes an index beside a single file too.
+  if (named === undefined || (named.length === 1 && named[0] === layout.single))
+    return openShards(directory, index);
   throw new WeightsError(
     `${directory}: expected either ${layout.single} or ${layout.index}, found both; remove the one that is out of date`,
   );

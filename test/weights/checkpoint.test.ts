@@ -164,16 +164,40 @@ describe('openCheckpoint', () => {
     const read = openCheckpoint(alone);
     expect(read.tensors.get('rows')).toMatchObject({ dtype: 'F32', shape: [2, 8] });
     read.close();
-    writeFileSync(
-      join(alone, 'pytorch_model.bin.index.json'),
-      JSON.stringify({ weight_map: { a: 'a.safetensors' } }),
-    );
+    const index = (file: string) =>
+      writeFileSync(join(alone, 'pytorch_model.bin.index.json'), JSON.stringify({ weight_map: { a: file } }));
+    index('pytorch_model-00001-of-00001.bin');
     expect(() => openCheckpoint(alone)).toThrow(/found both/);
+    index('a.safetensors');
     rmSync(join(alone, 'pytorch_model.bin'));
     expect(() => openCheckpoint(alone)).toThrow(/a: expected the name of a \.bin file in the same directory/);
   });
 
-  it('refuses a single file beside an index', async () => {
+  it('reads a single file beside an index of that file, as MLX writes them, and compares the two', async () => {
+    const directory = temporaryDirectory();
+    await writeCheckpoint(join(directory, 'model'), weights, { config: {} });
+    const model = join(directory, 'model');
+    const index = (names: readonly string[]) =>
+      writeFileSync(
+        join(model, INDEX_FILE),
+        JSON.stringify({ weight_map: Object.fromEntries(names.map((name) => [name, SINGLE_FILE])) }),
+      );
+    const names = weights.map(({ name }) => name);
+    index(names);
+    const read = openCheckpoint(model);
+    expect([...read.tensors.keys()].sort()).toEqual([...names].sort());
+    read.close();
+    index(names.slice(1));
+    expect(() => openCheckpoint(model)).toThrow(
+      /expected every weight of the shards to be listed, found none of/,
+    );
+    index([...names, 'other']);
+    expect(() => openCheckpoint(model)).toThrow(
+      /weight 'other': expected in model.safetensors, found in no shard/,
+    );
+  });
+
+  it('refuses a single file beside an index of shards', async () => {
     const directory = await sharded();
     copyFileSync(join(directory, 'model-00001-of-00002.safetensors'), join(directory, SINGLE_FILE));
     expect(() => openCheckpoint(directory)).toThrow(/found both; remove the one that is out of date/);
